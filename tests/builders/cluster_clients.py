@@ -192,9 +192,18 @@ class ClusterClients:
             configs |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": "1000"}
         self.ask("join", member=member, topics=list(topics), records=records, configs=configs)
 
-    def share(self, group: str, topics: Iterable[str], records: int) -> None:
-        """Let a member of a share group accept at least so many records, and leave."""
-        self.ask("share", topics=list(topics), records=records, configs={"group.id": group})
+    def share(
+        self, group: str, topics: Iterable[str], records: int, left: Iterable[str] = ()
+    ) -> list[str]:
+        """Let a member of a share group accept at least so many records, and leave.
+
+        It releases those whose values are in ``left``. Returns the values that it accepted.
+        """
+        configs = {"group.id": group}
+        accepted: list[str] = self.ask(
+            "share", topics=list(topics), records=records, left=list(left), configs=configs
+        )
+        return accepted
 
     def commit_offsets(self, group: str, offsets: Mapping[Partition, int], text: str = "") -> None:
         """Commit offsets of a group without members."""

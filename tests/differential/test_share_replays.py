@@ -65,8 +65,14 @@ def words_of(share: SharePartition) -> tuple[str, ...]:
     numbers = (
         *(share.partition, share.start_offset, share.delivery_complete_count),
         *(share.snapshot_epoch, state_epoch, share.leader_epoch, share.write_timestamp_ms or 0),
+        share.create_timestamp_ms or 0,
     )
-    return ("share", share.group_id, share.topic_id, *map(str, numbers))
+    offsets = (
+        f"{offset}:{each.state}:{each.count}"
+        for each in share.batches
+        for offset in range(each.first, each.last + 1)
+    )
+    return ("share", share.group_id, share.topic_id, *map(str, numbers), " ".join(offsets))
 
 
 @pytest.mark.parametrize("number", range(COUNT))

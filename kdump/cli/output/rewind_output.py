@@ -10,6 +10,7 @@ from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import Event, Printer, write_notice
 from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.errors import ExitStatus
+from kdump.formats.names import TopicPartition
 from kdump.log.broker import by_broker
 from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
 from kdump.rows.row_type import (
@@ -27,7 +28,6 @@ from kdump.rows.row_type import (
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
-    from kdump.formats.names import TopicPartition
     from kdump.jobs.rewind.later_metadata import LaterMetadata
     from kdump.jobs.rewind.rewind import Rewind, RewindRequest, RewoundReplica
     from kdump.repair.rewind.consistent_cuts import Transaction
@@ -99,6 +99,26 @@ LOWERED_OFFSET: Final = RowType(
     ),
 )
 
+WRITTEN_SHARE: Final = RowType(
+    "share_offset",
+    "What a share group had delivered of a partition, where it could not stay as it was.",
+    (
+        Field("group", TEXT),
+        Field("topic", TEXT.or_null, "Null if nobody knows the name."),
+        Field("topic_id", TEXT),
+        Field("partition", INT),
+        Field(
+            "outcome",
+            one_of("lowered", "restored", "lost"),
+            "lowered: it was beyond the end of its log, and is set to that end; restored: its"
+            " records had been deleted since, and it is written again; lost: they are not on disk"
+            " any more, and the group reads the partition only after its offset is reset.",
+        ),
+        Field("start_offset", INTEGER.or_null, "At the moment; null if lost."),
+        Field("new_start_offset", INTEGER.or_null, "Afterwards; null if lost."),
+    ),
+)
+
 ABSENT_BROKER: Final = RowType(
     "absent_broker",
     "A broker that has replicas, and none of its log directories was given.",
@@ -132,6 +152,8 @@ SUMMARY: Final = RowType(
         Field("partitions_without_times", COUNT, "Those without timestamps: not cut by a time."),
         Field("removed_records", COUNT, "Of one replica of each partition."),
         Field("lowered_offsets", COUNT),
+        Field("written_share_offsets", COUNT, "Those of share groups, lowered or restored."),
+        Field("lost_share_offsets", COUNT),
         Field("open_transactions", COUNT),
         Field("ended_transactions", COUNT, "Those that were committed or aborted."),
         Field("left_transactions", COUNT, "Those left to coordinators to commit or abort."),
@@ -143,6 +165,7 @@ OF_CUTS: Final = (
     REWOUND_PARTITION,
     REWOUND_TRANSACTION,
     LOWERED_OFFSET,
+    WRITTEN_SHARE,
     ABSENT_BROKER,
     LATER_TOPIC,
     SUMMARY,
@@ -185,6 +208,7 @@ def report_rewind(
     if not verbose and len(found.lowered) > MAX_LISTED:
         more = counted(len(found.lowered) - MAX_LISTED, "more committed offset")
         printer.emit_text([f"… and {more} (--verbose lists all)"])
+    _report_shares(printer, found, verbose=verbose)
     for node, partitions in found.absent.items():
         cut = counted(partitions, "partition")
         line = (
@@ -198,7 +222,55 @@ def report_rewind(
         _report_later(printer, found, found.later)
     printer.emit(_summary(found))
     printer.emit_text(_advice(request, found, dry_run=dry_run))
-    return ExitStatus.DAMAGE_LEFT if found.in_part else ExitStatus.SOUND
+    is_amiss = found.in_part or found.lost_shares
+    return ExitStatus.DAMAGE_LEFT if is_amiss else ExitStatus.SOUND
+
+
+def _report_shares(printer: Printer, found: Rewind, *, verbose: bool) -> None:
+    for number, each in enumerate(sorted(found.shares, key=lambda each: not each.is_lowered)):
+        before, after = each.before.start_offset, each.after.start_offset
+        outcome = "lowered" if each.is_lowered else "restored"
+        row = _share_row(each.group, each.partition, each.topic_id, each.number, outcome)
+        row |= {"start_offset": before, "new_start_offset": after}
+        lines = []
+        if each.is_lowered:
+            where = f"{each.partition}: what it had delivered after the end of the log"
+            lines = [f"share group {each.group}: {where} is to be delivered again"]
+        printer.emit(Event("share_offset", row, lines if verbose or number < MAX_LISTED else []))
+    lowered = sum(each.is_lowered for each in found.shares)
+    if not verbose and (more := lowered - MAX_LISTED) > 0:
+        printer.emit_text([f"… and {counted(more, 'more partition')} (--verbose lists all)"])
+    if restored := len(found.shares) - lowered:
+        line = (
+            f"share groups: {counted(restored, 'partition')} whose records of that time their"
+            " coordinator had deleted: written again as they were"
+        )
+        printer.emit_text([line])
+    for lost in found.lost_shares:
+        partition = None if lost.topic is None else TopicPartition(lost.topic, lost.partition)
+        row = _share_row(lost.group, partition, lost.topic_id, lost.partition, "lost")
+        row |= {"start_offset": None, "new_start_offset": None}
+        where = (
+            str(partition or "")
+            or f"partition {lost.partition} of the topic with id {lost.topic_id}"
+        )
+        line = (
+            f"share group {lost.group}: {where}: what it had delivered is not on disk any more: it"
+            " reads nothing there before you reset its offset (kafka-share-groups --reset-offsets)"
+        )
+        printer.emit(Event("share_offset", row, [line]))
+
+
+def _share_row(
+    group: str, partition: TopicPartition | None, topic_id: str, number: int, outcome: str
+) -> dict[str, Any]:
+    return {
+        "group": group,
+        "topic": None if partition is None else partition.topic,
+        "topic_id": topic_id,
+        "partition": number,
+        "outcome": outcome,
+    }
 
 
 def report_not_found(path: Location, request: RewindRequest, found: Rewind) -> None:
@@ -391,6 +463,8 @@ def _summary(found: Rewind) -> Event:
         "partitions_without_times": len(found.without_times),
         "removed_records": records,
         "lowered_offsets": len(found.lowered),
+        "written_share_offsets": len(found.shares),
+        "lost_share_offsets": len(found.lost_shares),
         "open_transactions": len(found.open),
         "ended_transactions": len(found.ended),
         "left_transactions": len(found.left),

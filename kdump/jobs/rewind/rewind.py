@@ -20,7 +20,7 @@ from kdump.engine.engine_rates import JobKind
 from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
-from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC
+from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from kdump.jobs.loading.load_split import LoadSplit, load_split
 from kdump.jobs.loading.verdict_words import REMOTE_STORAGE
 from kdump.jobs.problems.unreadable import Unreadable
@@ -35,6 +35,8 @@ from kdump.jobs.rewind.rewind_splits import (
     NotRewindable,
     RewindJob,
     RewindSplit,
+    ShareStatesJob,
+    ShareStatesSplit,
 )
 from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.broker import partitions_twice
@@ -54,6 +56,13 @@ from kdump.repair.rewind.ended_transactions import Ends, ends_of
 from kdump.repair.rewind.group_offsets import LoweredOffset
 from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError
 from kdump.repair.rewind.rewound_log import RewoundLog, latest_epoch
+from kdump.repair.rewind.share_offsets import (
+    ShareKey,
+    ShareStates,
+    WrittenShare,
+    share_log_of,
+    written_shares,
+)
 from kdump.state.metadata.cluster import ClusterImage
 from kdump.state.metadata.settings import Settings
 from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
@@ -70,6 +79,7 @@ _CUT_LINES: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_C
 _ROLES: Final = {
     OFFSETS_TOPIC: LogRole.OFFSETS,
     TRANSACTION_STATE_TOPIC: LogRole.TRANSACTIONS,
+    SHARE_STATE_TOPIC: LogRole.SHARES,
 }
 
 
@@ -132,6 +142,22 @@ class DirectoryRewind(Struct, frozen=True):
     target: TargetDirectory
 
 
+class LostShare(Struct, frozen=True):
+    """A partition that a share group cannot read before its offset is reset.
+
+    Attributes:
+        group: the group.
+        topic: that it reads; None if nobody knows the name.
+        topic_id: of the topic.
+        partition: its number.
+    """
+
+    group: str
+    topic: str | None
+    topic_id: str
+    partition: int
+
+
 class Rewind(Struct, frozen=True):
     """What a rewind does.
 
@@ -148,6 +174,8 @@ class Rewind(Struct, frozen=True):
             hand.
         in_part: committed transactions that offsets keep only in part.
         lowered: committed offsets that are set to the ends of their logs.
+        shares: what share groups have delivered, where it has to be written again.
+        lost_shares: what share groups had delivered, and no log shows any more.
         absent: by node, how many partitions that are cut have a replica there, and it is not among
             the directories.
         has_metadata: whether the cluster's metadata says where replicas are.
@@ -168,6 +196,8 @@ class Rewind(Struct, frozen=True):
     left: tuple[Transaction, ...]
     in_part: tuple[Transaction, ...]
     lowered: tuple[LoweredOffset, ...]
+    shares: tuple[WrittenShare, ...]
+    lost_shares: tuple[LostShare, ...]
     absent: Mapping[int, int]
     has_metadata: bool
     later: LaterMetadata | None
@@ -269,7 +299,11 @@ class _Rewinding:
             at if (at := again.get(replica.key)) is not None and each.end_offset > at else None
             for replica, each in zip(self._replicas, facts, strict=True)
         ]
-        logs = self._with_appended(by_key, logs, cuts, ends_of(cuts, ended), groups, appended_from)
+        states = self._share_states(by_key, found, logs) if group_ends else {}
+        shares = self._shares(by_key, states, group_ends)
+        logs = self._with_appended(
+            by_key, logs, cuts, ends_of(cuts, ended), groups, shares, appended_from
+        )
         elsewhere, unknown = self._not_found()
         return Rewind(
             directories=tuple(self._directory(each, logs) for each in request.directories),
@@ -279,7 +313,11 @@ class _Rewinding:
                 )
                 for each, log, at in zip(self._replicas, logs, appended_from, strict=True)
             ),
-            ends=ends,
+            ends={
+                # What was deleted since counts for share groups: the cut may be before the start.
+                key: min(end, states[key].end_offset) if key in states else end
+                for key, end in ends.items()
+            },
             again=tuple(sorted(again)),
             moved={
                 key: first_cuts.get(key, believed[key].end_offset)
@@ -292,6 +330,8 @@ class _Rewinding:
             left=tuple(left),
             in_part=tuple(in_part),
             lowered=tuple(self._lowered_offsets(logs)),
+            shares=tuple(each for own in shares.values() for each in own),
+            lost_shares=tuple(self._lost_shares(states, shares, logs)),
             absent=self._absent(cuts.keys() - again.keys()),
             has_metadata=self._image() is not None,
             later=self._later(),
@@ -360,7 +400,8 @@ class _Rewinding:
                 if all(at in starts[n] for n in longer):
                     again[key] = at
                     for n in longer:
-                        ends_then |= starts[n][at]
+                        for log, end in starts[n][at].items():
+                            ends_then[log] = max(end, ends_then.get(log, end))
                     break
         return again, ends_then
 
@@ -373,6 +414,7 @@ class _Rewinding:
             role=_ROLES.get(replica.key.topic, LogRole.DATA),
             load=replica.load,
             ends=ends,
+            topics=self._topics() if replica.key.topic == SHARE_STATE_TOPIC else {},
         )
 
     def _suffices(self, found: _Cuts) -> bool:
@@ -552,6 +594,122 @@ class _Rewinding:
         image = self._image()
         return image is not None and not self._replicas_in(image, key)
 
+    def _share_states(
+        self,
+        by_key: Mapping[TopicPartition, Sequence[int]],
+        found: _Cuts,
+        logs: Sequence[RewoundLog],
+    ) -> dict[TopicPartition, ShareStates]:
+        """Read what share groups had delivered, where logs are cut or ends of logs are given."""
+        keys, splits = [], []
+        for key, numbers in by_key.items():
+            if key.topic != SHARE_STATE_TOPIC:
+                continue
+            later = [at for n in numbers if (at := found.facts[n].first_later) is not None]
+            end = min([*later, *([found.cuts[key]] if key in found.cuts else [])], default=None)
+            start = max(logs[n].after.log_start_offset for n in numbers)
+            for n in numbers:
+                replica = self._replicas[n]
+                keys.append(key)
+                splits.append(
+                    ShareStatesSplit(
+                        replica.partition.path,
+                        size_bytes=replica.partition.data_bytes,
+                        label=replica.load.label,
+                        load=replica.load,
+                        log_start_offset=start,
+                        end=end,
+                    )
+                )
+        results = run_job(ShareStatesJob(), splits, self._options) if splits else []
+        best: dict[TopicPartition, ShareStates] = {}
+        for key, each in zip(keys, map(_valid, results), strict=True):
+            known = best.get(key)
+            # A follower that was behind lacks the last ones; any may have deleted the first ones.
+            if known is None or _reach(each) > _reach(known):
+                best[key] = each
+        return best
+
+    def _shares(
+        self,
+        by_key: Mapping[TopicPartition, Sequence[int]],
+        states: Mapping[TopicPartition, ShareStates],
+        ends: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, list[WrittenShare]]:
+        """What has to be said again of share groups, by log.
+
+        Raises:
+            NotRewindableError: other brokers would say something else.
+        """
+        found: dict[TopicPartition, list[WrittenShare]] = {}
+        if not ends:
+            return found
+        topics = self._topics()
+        for key, each in states.items():
+            # Other brokers may have deleted other records, and have to write the same.
+            is_whole = self._is_whole(key, by_key[key])
+            was = each.on_disk if is_whole else each.kept
+            if not is_whole:
+                self._require_names(key, was, topics)
+            if written := written_shares(was, each.kept, ends, topics):
+                found[key] = written
+        return found
+
+    def _require_names(
+        self,
+        key: TopicPartition,
+        states: Mapping[ShareKey, object],
+        topics: Mapping[str, str],
+    ) -> None:
+        unnamed = any(topic_id not in topics for _, topic_id, _ in states)
+        named = {*topics.values()}
+        missing = sorted({each.topic for each in self._request.offsets or {}} - named)
+        if unnamed and missing and self._image() is None:
+            raise NotRewindableError(
+                f"{key}: share groups know topics by their ids, and these log directories do not"
+                f" say which id {missing[0]} has: give the log directory with a copy of the"
+                " cluster's metadata, too; nothing was changed"
+            )
+
+    def _lost_shares(
+        self,
+        states: Mapping[TopicPartition, ShareStates],
+        written: Mapping[TopicPartition, Sequence[WrittenShare]],
+        logs: Sequence[RewoundLog],
+    ) -> Iterator[LostShare]:
+        """Find the states that share groups expect, and that are not on disk any more."""
+        image = self._image()
+        topic = None if image is None else image.topics.get(SHARE_STATE_TOPIC)
+        count = len(topic.partitions) if topic is not None else len(states)
+        if not count or (topic is None and self._request.offsets is not None):
+            return
+        topics = self._topics()
+        for share in sorted({each for log in logs for each in log.shares}):
+            group, topic_id, number = share
+            key = TopicPartition(SHARE_STATE_TOPIC, share_log_of(share, count))
+            if key not in states or (image is not None and topic_id not in topics):
+                continue
+            own = states[key].kept.get(share)
+            is_written = any(
+                (each.group, each.topic_id, each.number) == share for each in written.get(key, ())
+            )
+            if not is_written and (own is None or own.write_timestamp_ms is None):
+                yield LostShare(group, topics.get(topic_id), topic_id, number)
+
+    def _topics(self) -> dict[str, str]:
+        """The names of topics, by id."""
+        found = {
+            topic_id: key.topic
+            for directory in self._request.directories
+            for partition in directory.partitions
+            if (key := partition.topic_partition) is not None
+            and (topic_id := partition.known_topic_id) is not None
+        }
+        image = self._image()
+        return found | (
+            {} if image is None else {topic_id: name for name, topic_id in image.topic_ids.items()}
+        )
+
     def _with_appended(
         self,
         by_key: Mapping[TopicPartition, Sequence[int]],
@@ -559,9 +717,10 @@ class _Rewinding:
         cuts: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, Ends],
         groups: GroupEnds | None,
+        shares: Mapping[TopicPartition, Sequence[WrittenShare]],
         again_from: Sequence[int | None],
     ) -> list[RewoundLog]:
-        """The same, with transactions ended, and the committed offsets lowered that lie beyond.
+        """The same, with transactions ended, and the offsets of groups lowered that lie beyond.
 
         Args:
             by_key: the numbers of the replicas of each partition.
@@ -569,6 +728,7 @@ class _Rewinding:
             cuts: where.
             ends: of transactions, by log.
             groups: to lower committed offsets; None to leave them.
+            shares: what share groups have delivered, by log.
             again_from: where the records of an earlier run begin, by number of the replica.
         """
         longest = {
@@ -585,10 +745,16 @@ class _Rewinding:
             key = replica.key
             own_groups = groups if key.topic == OFFSETS_TOPIC else None
             at = again_from[number]
-            if key not in ends and own_groups is None and at is None:
+            own_shares = tuple(shares.get(key, ()))
+            if key not in ends and own_groups is None and not own_shares and at is None:
                 continue
             appended = Appended(
-                longest[key].end_offset, ends.get(key, Ends()), epochs, own_groups, at
+                longest[key].end_offset,
+                ends.get(key, Ends()),
+                epochs,
+                own_groups,
+                own_shares,
+                at,
             )
             numbers.append(number)
             splits.append(self._split(number, cuts.get(key), appended=appended))
@@ -689,6 +855,10 @@ def _holders(directories: Iterable[LogDirectory]) -> Mapping[TopicPartition, set
             if key is not None and directory.node_id is not None:
                 found[key].add(directory.node_id)
     return found
+
+
+def _reach(states: ShareStates) -> tuple[int, int]:
+    return states.end_offset, -states.first_offset
 
 
 def _require_usual(directory: LogDirectory) -> None:

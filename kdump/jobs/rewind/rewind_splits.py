@@ -17,7 +17,7 @@ from kdump.jobs.loading.load_split import LoadSplit
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.repair.rewind.earlier_run import LogRole, ends_in_appended, records_from
 from kdump.repair.rewind.ended_transactions import Ends, end_batches
-from kdump.repair.rewind.group_offsets import offset_batches, offsets_past_ends
+from kdump.repair.rewind.group_offsets import offsets_past_ends, record_batches
 from kdump.repair.rewind.log_facts import (
     LogFacts,
     Moment,
@@ -31,6 +31,12 @@ from kdump.repair.rewind.rewound_log import (
     latest_records,
     rewound,
     with_appended,
+)
+from kdump.repair.rewind.share_offsets import (
+    ShareStates,
+    WrittenShare,
+    initialized_shares,
+    read_share_states,
 )
 from kdump.target.virtual_directory import VirtualDirectory
 
@@ -74,11 +80,13 @@ class EarlierRunSplit(Split, frozen=True, kw_only=True):
         role: of the log.
         load: how to load it.
         ends: where shorter replicas end.
+        topics: names by id, where these are needed.
     """
 
     role: LogRole
     load: LoadSplit
     ends: tuple[int, ...]
+    topics: Mapping[str, str]
 
 
 EarlierRuns = Mapping[int, Mapping[TopicPartition, int]]
@@ -102,8 +110,36 @@ class EarlierRunJob(Struct, frozen=True):
             return {
                 end: found
                 for end in sorted(ends)
-                if (found := ends_in_appended(directory, split.role, end)) is not None
+                if (found := ends_in_appended(directory, split.role, end, split.topics)) is not None
             }
+        except NotRewindableError as problem:
+            return NotRewindable(str(problem))
+        except OSError as failure:
+            return Unreadable.of(failure, split.path)
+
+
+class ShareStatesSplit(Split, frozen=True, kw_only=True):
+    """A log of ``__share_group_state``.
+
+    Attributes:
+        load: how to load it.
+        log_start_offset: where it begins.
+        end: batches from there on are left out; None leaves out none.
+    """
+
+    load: LoadSplit
+    log_start_offset: int
+    end: int | None
+
+
+class ShareStatesJob(Struct, frozen=True):
+    """Reads what share groups had delivered at a moment."""
+
+    def run(self, split: ShareStatesSplit, /) -> ShareStates | NotRewindable | Unreadable:
+        directory = VirtualDirectory(split.path)
+        try:
+            loaded(directory, split.load.context)
+            return read_share_states(directory, split.log_start_offset, split.end)
         except NotRewindableError as problem:
             return NotRewindable(str(problem))
         except OSError as failure:
@@ -131,6 +167,7 @@ class Appended(Struct, frozen=True):
         ends: of transactions.
         coordinator_epochs: the latest leader epochs of the logs of their coordinators.
         groups: to lower the committed offsets in it; None to leave them.
+        shares: what share groups have delivered.
         again_from: where the records of an earlier rewind begin that have to be appended again;
             None if there are none.
     """
@@ -139,6 +176,7 @@ class Appended(Struct, frozen=True):
     ends: Ends
     coordinator_epochs: Mapping[TopicPartition, int]
     groups: GroupEnds | None
+    shares: tuple[WrittenShare, ...] = ()
     again_from: int | None = None
 
 
@@ -217,11 +255,17 @@ def _with(
             return end_batches(appended.ends, appended.coordinator_epochs, end, epoch, time_ms)
 
         log = with_appended(directory, log, context, encode_ends)
+    if appended.shares:
+        of_shares = [(each.key, each.value) for each in appended.shares]
+        log = with_appended(directory, log, context, partial(record_batches, of_shares))
     groups = appended.groups
     if groups is None:
         return log
-    lowered = offsets_past_ends(latest_records(directory), groups.ends, groups.committing)
+    latest = latest_records(directory)
+    log = replace(log, shares=tuple(sorted(initialized_shares(latest))))
+    lowered = offsets_past_ends(latest, groups.ends, groups.committing)
     if not lowered:
         return log
-    log = with_appended(directory, log, context, partial(offset_batches, lowered))
+    of_groups = [(each.key, each.value) for each in lowered]
+    log = with_appended(directory, log, context, partial(record_batches, of_groups))
     return replace(log, lowered=tuple(lowered))

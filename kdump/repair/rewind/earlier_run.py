@@ -7,7 +7,7 @@ broker first. A log that is not cut itself is then longer on some replicas, by w
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from kdump.formats.record_batch import NO_PRODUCER_ID, TRANSACTIONAL_FLAG
 from kdump.repair.rewind.group_offsets import lowered_ends, lowers
 from kdump.repair.rewind.log_facts import coordinator_entries, valid_windows_of
 from kdump.repair.rewind.rewound_log import latest_records, time_of_last_batch
+from kdump.repair.rewind.share_offsets import lowered_share_end, read_share_states
 from kdump.scan.batches import Window
 from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
@@ -55,10 +56,12 @@ class LogRole(enum.Enum):
     """Records that lower committed offsets."""
     TRANSACTIONS = "transactions"
     """Records that complete transactions."""
+    SHARES = "shares"
+    """Records that lower what share groups have delivered."""
 
 
 def ends_in_appended(
-    directory: VirtualDirectory, role: LogRole, offset: int
+    directory: VirtualDirectory, role: LogRole, offset: int, topics: Mapping[str, str]
 ) -> dict[TopicPartition, int] | None:
     """The ends of logs to which an earlier run lowered the committed offsets in a log.
 
@@ -66,6 +69,7 @@ def ends_in_appended(
         directory: of the log.
         role: of the log.
         offset: where another replica ends.
+        topics: names by id.
 
     Returns:
         None if the log has something else from the offset on than what a rewind appended.
@@ -76,6 +80,8 @@ def ends_in_appended(
     """
     if not _was_appended(directory, role, offset):
         return None
+    if role is LogRole.SHARES:
+        return _share_ends(directory, offset, topics)
     if role is not LogRole.OFFSETS:
         return {}
     return lowered_ends(
@@ -112,6 +118,8 @@ def _was_appended(directory: VirtualDirectory, role: LogRole, offset: int) -> bo
     if not data:
         return True
     try:
+        if role is LogRole.SHARES:
+            return _share_ends(directory, offset, None) is not None
         if role is LogRole.OFFSETS:
             latest = latest_records(directory, offset)
             return all(lowers(latest, *each) for each in data)
@@ -121,6 +129,34 @@ def _was_appended(directory: VirtualDirectory, role: LogRole, offset: int) -> bo
     except FormatError:
         return False
     return False
+
+
+def _share_ends(
+    directory: VirtualDirectory, offset: int, topics: Mapping[str, str] | None
+) -> dict[TopicPartition, int] | None:
+    """The lowest ends of logs that explain the records from an offset on; None if none does.
+
+    Args:
+        topics: names by id; None to use the ids.
+
+    Raises:
+        FormatError: a record cannot be read.
+    """
+    states = read_share_states(directory, 0, offset).kept
+    found = dict[TopicPartition, int]()
+    for producer_id, key, value in records_from(directory, offset):
+        if producer_id != NO_PRODUCER_ID:
+            continue
+        lowered = lowered_share_end(states, key, value)
+        if lowered is None:
+            return None
+        (_, topic_id, number), end = lowered
+        topic = topic_id if topics is None else topics.get(topic_id)
+        if topic is None:
+            return None
+        partition = TopicPartition(topic, number)
+        found[partition] = max(end, found.get(partition, end))
+    return found
 
 
 def _may_be_appended(window: Window) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -143,18 +143,17 @@ def _value(record_type: RecordType, data: bytes) -> tuple[int, MessageValue]:
     return version, decode(record_type.value, cursor, version)
 
 
-def offset_batches(
-    lower: Sequence[LoweredOffset], base_offset: int, leader_epoch: int, timestamp_ms: int
+def record_batches(
+    records: Iterable[tuple[bytes, bytes]], base_offset: int, leader_epoch: int, timestamp_ms: int
 ) -> Iterator[bytes]:
-    """The batches that set offsets, as a coordinator appends them; one for each record.
+    """The batches of records, as a coordinator appends them; one for each record.
 
     Args:
-        lower: what to set.
+        records: keys and values.
         base_offset: where the log ends.
         leader_epoch: the latest of the log.
         timestamp_ms: of the records.
     """
-    for offset, each in enumerate(lower, base_offset):
-        yield encode_lone_record(
-            Record(offset, timestamp_ms, NO_SEQUENCE, each.key, each.value), leader_epoch
-        )
+    for offset, (key, value) in enumerate(records, base_offset):
+        record = Record(offset, timestamp_ms, NO_SEQUENCE, key, value)
+        yield encode_lone_record(record, leader_epoch)

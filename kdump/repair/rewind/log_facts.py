@@ -121,6 +121,7 @@ class LogFacts(Struct, frozen=True):
         complete_from: transactions that ended before this offset may be left out.
         earliest_removed_ms: the earliest time that a broker gave to a marker, or a coordinator to a
             record, at or after the cut; None if there is none.
+        first_later: as ``cut``, but of all batches on disk: one before the log start counts, too.
     """
 
     start_offset: int
@@ -131,6 +132,7 @@ class LogFacts(Struct, frozen=True):
     coordinator: tuple[CoordinatorEntry, ...]
     complete_from: int = 0
     earliest_removed_ms: int | None = None
+    first_later: int | None = None
 
 
 def loaded(directory: VirtualDirectory, context: LoadContext) -> Recovered:
@@ -170,6 +172,7 @@ def read_facts(
     outcome = loaded(directory, context)
     parts, entries = _Parts(moment.since_ms), _Entries(moment.since_ms)
     cut: int | None = None
+    first_later: int | None = None
     has_times = has_batches = False
     for window, name in valid_windows_of(directory):
         batches = window.batches
@@ -177,7 +180,10 @@ def read_facts(
             continue
         has_batches = True
         has_times |= bool((batches.max_timestamp >= 0).any())
-        is_later = moment.is_later(batches) & (batches.last_offset >= outcome.log_start_offset)
+        is_later = moment.is_later(batches)
+        if first_later is None and is_later.any():
+            first_later = int(batches.base_offset[is_later.argmax()])
+        is_later &= batches.last_offset >= outcome.log_start_offset
         if cut is None and is_later.any():
             cut = int(batches.base_offset[is_later.argmax()])
         parts.take(window, path, name, cut)
@@ -192,6 +198,7 @@ def read_facts(
         coordinator=entries.found(),
         complete_from=max(parts.complete_from, entries.complete_from),
         earliest_removed_ms=min(parts.removed_ms + entries.removed_ms, default=None),
+        first_later=first_later,
     )
 
 

@@ -59,6 +59,7 @@ class RewoundLog(Struct, frozen=True):
         removed: what the cut removes.
         digests: by offset, a digest of the batches before it, to compare replicas.
         lowered: the committed offsets that were set to the ends of their logs.
+        shares: by group, topic id and partition, the states that share groups expect to find.
     """
 
     before: Recovered
@@ -67,6 +68,7 @@ class RewoundLog(Struct, frozen=True):
     removed: Removed
     digests: Mapping[int, str]
     lowered: tuple[LoweredOffset, ...] = ()
+    shares: tuple[tuple[str, str, int], ...] = ()
 
     @property
     def is_cut(self) -> bool:

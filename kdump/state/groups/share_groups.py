@@ -6,6 +6,7 @@ update changes a part of it. Only the updates after the latest snapshot of a par
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -14,6 +15,7 @@ from msgspec import Struct, field
 
 from kdump.formats.coordinator_records import decode_key, decode_value
 from kdump.formats.errors import FormatError
+from kdump.formats.message_decoder import MessageValue
 from kdump.formats.schemas import share
 from kdump.log.batch_validity import NO_OFFSET
 from kdump.log.valid_windows import OnDamage, batch_damage
@@ -28,6 +30,29 @@ from kdump.words import counted
 UNKNOWN: Final = -1
 """Start offset, epoch or count that is not known yet."""
 _TYPE_BYTES: Final = 2
+_DONE: Final = (2, 4)
+"""Acknowledged and archived (``SharePartition.isStateTerminal``)."""
+
+
+class ShareBatch(Struct, frozen=True):
+    """Offsets that were delivered alike (``PersisterStateBatch``).
+
+    Attributes:
+        first: of the offsets.
+        last: likewise.
+        state: of their delivery (``RecordState``): 0 is available, 2 acknowledged, 4 archived.
+        count: how often they were delivered.
+    """
+
+    first: int
+    last: int
+    state: int
+    count: int
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the offsets are never delivered again."""
+        return self.state in _DONE
 
 
 class SharePartition(Struct, frozen=True):
@@ -43,6 +68,8 @@ class SharePartition(Struct, frozen=True):
         leader_epoch: of the partition's leader at that time.
         write_timestamp_ms: when the latest snapshot was written; None without one.
         record_offset: of the latest record.
+        batches: from the start offset on, rising; what is in none was never delivered.
+        create_timestamp_ms: as the latest snapshot says; None without one.
     """
 
     group_id: str
@@ -55,6 +82,8 @@ class SharePartition(Struct, frozen=True):
     leader_epoch: int
     write_timestamp_ms: int | None
     record_offset: int
+    batches: tuple[ShareBatch, ...] = ()
+    create_timestamp_ms: int | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -264,6 +293,8 @@ def _replayed(
             leader_epoch=value["leaderEpoch"],
             write_timestamp_ms=value["writeTimestamp"],
             record_offset=snapshot.offset,
+            batches=_batches_in(value),
+            create_timestamp_ms=value["createTimestamp"],
         )
     return _updated(state, group_id, topic_id, partition, changes.updates)
 
@@ -278,9 +309,11 @@ def _updated(
     for update in updates:
         value = decode_value(share.SHARE_UPDATE, update.value or b"")
         start, leader_epoch = value["startOffset"], value["leaderEpoch"]
+        batches = _batches_in(value)
         if state is not None:
             start = state.start_offset if start == UNKNOWN else start
             leader_epoch = state.leader_epoch if leader_epoch == UNKNOWN else leader_epoch
+            batches = combined([*state.batches, *batches], start)
         state = SharePartition(
             group_id,
             topic_id,
@@ -292,5 +325,54 @@ def _updated(
             leader_epoch=leader_epoch,
             write_timestamp_ms=None if state is None else state.write_timestamp_ms,
             record_offset=update.offset,
+            batches=batches,
+            create_timestamp_ms=None if state is None else state.create_timestamp_ms,
         )
     return state
+
+
+def _batches_in(value: MessageValue) -> tuple[ShareBatch, ...]:
+    return tuple(
+        ShareBatch(
+            each["firstOffset"], each["lastOffset"], each["deliveryState"], each["deliveryCount"]
+        )
+        for each in value["stateBatches"]
+    )
+
+
+def combined(batches: Iterable[ShareBatch], start_offset: int) -> tuple[ShareBatch, ...]:
+    """Put batches that overlap together, rising.
+
+    Follows ``PersisterStateBatchCombiner``: of an offset, the greatest count of deliveries wins,
+    then the greatest state; neighbours that are alike become one.
+
+    Args:
+        batches: in any order.
+        start_offset: what is before it is dropped; :data:`UNKNOWN` drops nothing.
+    """
+    kept = [
+        ShareBatch(max(each.first, start_offset), each.last, each.state, each.count)
+        for each in batches
+        if each.last >= start_offset
+    ]
+    edges = sorted({edge for each in kept for edge in (each.first, each.last + 1)})
+    waiting = sorted(kept, key=lambda each: each.first, reverse=True)
+    current: list[ShareBatch] = []
+    found: list[ShareBatch] = []
+    for first, end in itertools.pairwise(edges):
+        current = [each for each in current if each.last >= first]
+        while waiting and waiting[-1].first == first:
+            current.append(waiting.pop())
+        if not current:
+            continue
+        best = max(current, key=lambda each: (each.count, each.state))
+        before = found[-1] if found else None
+        if before is not None and before.last + 1 == first and _is_alike(before, best):
+            found[-1] = ShareBatch(before.first, end - 1, best.state, best.count)
+        else:
+            found.append(ShareBatch(first, end - 1, best.state, best.count))
+    return tuple(found)
+
+
+def _is_alike(one: ShareBatch, other: ShareBatch) -> bool:
+    return (one.state, one.count) == (other.state, other.count)

@@ -32,6 +32,7 @@ import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -126,7 +127,9 @@ final class ClusterClients {
             }
             case "join" -> join(request);
             case "leave" -> members.remove(text(request, "member")).close();
-            case "share" -> share(request);
+            case "share" -> {
+                return share(request);
+            }
             case "topics" -> {
                 try (Admin other = Admin.create(configs(request))) {
                     return other.listTopics().names().get();
@@ -433,19 +436,30 @@ final class ClusterClients {
     }
 
     /** Lets a member of a share group read at least a number of records, accept them, and leave. */
-    private void share(JsonNode request) {
+    /** Accepts records, except those with values that are left: the values that it accepted. */
+    private List<String> share(JsonNode request) {
         Map<String, Object> all = configs(request);
+        List<String> left = ClusterHost.words(request.get("left"));
+        all.put("share.acknowledgement.mode", "explicit");
+        List<String> accepted = new ArrayList<>();
         all.put("max.poll.records", request.get("records").intValue());
         try (KafkaShareConsumer<String, String> consumer =
                  new KafkaShareConsumer<>(all, new StringDeserializer(), new StringDeserializer())) {
             consumer.subscribe(ClusterHost.words(request.get("topics")));
             long deadline = System.currentTimeMillis() + PATIENCE.toMillis();
-            for (int count = 0; count < request.get("records").intValue();) {
-                requireTime(deadline, "the member has read " + count + " records");
-                count += consumer.poll(Duration.ofMillis(GLANCE_MS)).count();
+            while (accepted.size() < request.get("records").intValue()) {
+                requireTime(deadline, "the member has accepted " + accepted.size() + " records");
+                consumer.poll(Duration.ofMillis(GLANCE_MS)).forEach(each -> {
+                    boolean isLeft = left.contains(each.value());
+                    consumer.acknowledge(each, isLeft ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT);
+                    if (!isLeft) {
+                        accepted.add(each.value());
+                    }
+                });
                 consumer.commitSync(PATIENCE);
             }
         }
+        return accepted;
     }
 
     private static KafkaConsumer<String, String> consumer(Map<String, Object> configs) {

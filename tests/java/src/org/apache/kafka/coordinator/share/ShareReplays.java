@@ -33,6 +33,7 @@ import org.apache.kafka.coordinator.share.generated.ShareUpdateValue;
 import org.apache.kafka.coordinator.share.metrics.ShareCoordinatorMetrics;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.server.share.SharePartitionKey;
+import org.apache.kafka.server.share.persister.PersisterStateBatch;
 import org.apache.kafka.timeline.SnapshotRegistry;
 
 /**
@@ -48,6 +49,7 @@ public final class ShareReplays {
     private static final int GROUPS = 3;
     private static final int TOPICS = 2;
     private static final int PARTITIONS = 2;
+    private static final byte[] STATES = {0, 2, 4};
 
     private final Random random;
     private final ShareCoordinatorShard shard;
@@ -132,19 +134,28 @@ public final class ShareReplays {
     private ShareUpdateValue update() {
         long start = random.nextInt(4) - 1;
         ShareUpdateValue value = new ShareUpdateValue().setSnapshotEpoch(random.nextInt(5))
-            .setLeaderEpoch(random.nextInt(4) - 1).setStartOffset(start)
-            .setStateBatches(List.of(new ShareUpdateValue.StateBatch()
-                .setFirstOffset(start + 1).setLastOffset(start + 1 + random.nextInt(5))
-                .setDeliveryCount((short) 1).setDeliveryState((byte) 2)));
+            .setLeaderEpoch(random.nextInt(4) - 1).setStartOffset(start);
+        long next = Math.max(start, 0);
+        for (int number = random.nextInt(4); number > 0; number--) {
+            long first = next + random.nextInt(3);
+            next = first + 1 + random.nextInt(5);
+            value.stateBatches().add(new ShareUpdateValue.StateBatch().setFirstOffset(first)
+                .setLastOffset(next - 1).setDeliveryCount((short) (1 + random.nextInt(3)))
+                .setDeliveryState(STATES[random.nextInt(STATES.length)]));
+        }
         return random.nextBoolean() ? value : value.setDeliveryCompleteCount(random.nextInt(6) - 1);
     }
 
     private ShareSnapshotValue snapshot() {
-        long start = random.nextInt(1_000) - 1;
+        long start = random.nextInt(10) - 1;
         ShareSnapshotValue value = new ShareSnapshotValue().setSnapshotEpoch(random.nextInt(5))
             .setStateEpoch(random.nextInt(5)).setLeaderEpoch(random.nextInt(5)).setStartOffset(start)
-            .setCreateTimestamp(NOW).setWriteTimestamp(NOW + random.nextInt(1_000))
-            .setStateBatches(List.of());
+            .setCreateTimestamp(NOW + random.nextInt(9)).setWriteTimestamp(NOW + random.nextInt(1_000));
+        if (start >= 0 && random.nextBoolean()) {
+            value.stateBatches().add(new ShareSnapshotValue.StateBatch().setFirstOffset(start)
+                .setLastOffset(start + random.nextInt(12)).setDeliveryCount((short) (1 + random.nextInt(2)))
+                .setDeliveryState(STATES[random.nextInt(STATES.length)]));
+        }
         return random.nextBoolean() ? value : value.setDeliveryCompleteCount(random.nextInt(6) - 1);
     }
 
@@ -174,6 +185,18 @@ public final class ShareReplays {
         return buffer == null ? null : buffer.duplicate();
     }
 
+    /** What holds for each offset; how it is cut into batches depends on the order of merges. */
+    private static String batchesOf(ShareGroupOffset found) {
+        StringBuilder text = new StringBuilder();
+        for (PersisterStateBatch each : found.stateBatches()) {
+            for (long offset = each.firstOffset(); offset <= each.lastOffset(); offset++) {
+                text.append(offset).append(':').append(each.deliveryState()).append(':')
+                    .append(each.deliveryCount()).append(' ');
+            }
+        }
+        return text.toString().strip();
+    }
+
     private void addStates(List<String> states) {
         for (int group = 0; group < GROUPS; group++) {
             for (int topic = 0; topic < TOPICS; topic++) {
@@ -186,7 +209,8 @@ public final class ShareReplays {
                             String.valueOf(key.partition()), String.valueOf(found.startOffset()),
                             String.valueOf(found.deliveryCompleteCount()), String.valueOf(found.snapshotEpoch()),
                             String.valueOf(found.stateEpoch()), String.valueOf(found.leaderEpoch()),
-                            String.valueOf(found.writeTimestamp())));
+                            String.valueOf(found.writeTimestamp()), String.valueOf(found.createTimestamp()),
+                            batchesOf(found)));
                     }
                 }
             }
