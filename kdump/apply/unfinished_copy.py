@@ -85,6 +85,8 @@ class EarlierCopy(Struct):
         cut_to_ms: the moment to which it is being cut: all files were complete, and may differ from
             their sources by now; None if it is not.
         is_cut: whether that is done.
+        cut_with: the directories that are cut together with it, itself among them; empty if an
+            earlier version of kdump wrote that.
     """
 
     request: Mapping[str, Any]
@@ -93,6 +95,7 @@ class EarlierCopy(Struct):
     reports: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     cut_to_ms: int | None = None
     is_cut: bool = False
+    cut_with: frozenset[str] = frozenset()
 
     def take(self, line: JsonObject) -> None:
         """Add a line of the journal.
@@ -111,6 +114,8 @@ class EarlierCopy(Struct):
         if "cut_to_ms" in line.fields:
             self.is_cut = line.flag("is_cut")
             self.cut_to_ms = line.integer("cut_to_ms")
+            together = line.texts("together") if "together" in line.fields else ()
+            self.cut_with = frozenset(together)
             return
         path = line.text("file")
         if not is_in_a_copy(path):
@@ -328,14 +333,27 @@ class UnfinishedCopy:
         self._journal.write(json_line(line))
 
 
-def note_cut(path: Path, to_ms: int, *, is_cut: bool) -> None:
+def name_in_journal(path: Path) -> str:
+    """How a journal names the directory of a copy: the same for all paths to it."""
+    return os.path.realpath(path)
+
+
+def note_cut(path: Path, to_ms: int, together: Iterable[Path], *, is_cut: bool) -> None:
     """Note durably that a copy, whose files are complete, is being cut at a moment, or is cut.
+
+    Args:
+        path: of the copy.
+        to_ms: the moment.
+        together: all directories that are cut.
+        is_cut: whether that is done.
 
     Raises:
         OSError: the disk fails.
     """
     with (path / JOURNAL).open("ab", buffering=0) as journal:
-        journal.write(json_line({"cut_to_ms": to_ms, "is_cut": is_cut}))
+        names = [name_in_journal(each) for each in together]
+        line = {"cut_to_ms": to_ms, "is_cut": is_cut, "together": names}
+        journal.write(json_line(line))
         os.fsync(journal.fileno())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -23,6 +24,7 @@ from kdump.storage.unfinished_file import UnfinishedFile, is_unfinished
 
 TEMPORARY_PREFIX: Final = "file-"
 PROGRESS: Final = "progress.jsonl"
+_NS_PER_S: Final = 1_000_000_000
 
 
 class LocalPlace(Struct, frozen=True):
@@ -71,7 +73,7 @@ class LocalPlace(Struct, frozen=True):
             if each.kind is EntryKind.DIRECTORY and not each.is_link:
                 yield from self.files(name)
             elif each.kind is EntryKind.FILE:
-                yield NamedFile(name, each.size_bytes)
+                yield NamedFile(name, each.size_bytes, time.time() - each.modified_ns / _NS_PER_S)
 
     def new_piece(self) -> UnfinishedFile:
         return UnfinishedFile.beside(self.path / UNFINISHED / "file", TEMPORARY_PREFIX, mode=0o600)

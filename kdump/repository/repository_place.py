@@ -17,10 +17,17 @@ from kdump.storage.unfinished_file import UnfinishedFile
 
 
 class NamedFile(NamedTuple):
-    """A file of a repository."""
+    """A file of a repository.
+
+    Attributes:
+        name: from the repository on.
+        size_bytes: its size.
+        age_s: how long ago it was written, by the clock of what stores it.
+    """
 
     name: str
     size_bytes: int
+    age_s: float
 
 
 class HeldLock(Protocol):

@@ -62,19 +62,21 @@ _SIZE_BYTES: Final = 8
 FilesByPath = dict[str, BackedUpFile]
 
 
-def pieces_in(place: RepositoryPlace) -> Iterator[RepositoryPiece]:
-    """All pieces that are in a repository, by their names and sizes.
+def pieces_in(place: RepositoryPlace) -> Iterator[tuple[RepositoryPiece, float]]:
+    """All pieces that are in a repository, by their names and sizes, and their ages in seconds.
 
     Raises:
         OSError: they cannot be listed.
     """
     for each in place.files(DATA):
         if match := _PIECE.fullmatch(each.name):
-            yield RepositoryPiece(match[1], each.size_bytes)
+            yield RepositoryPiece(match[1], each.size_bytes), each.age_s
 
 
-def unneeded_pieces(place: RepositoryPlace, needed: Container[str]) -> Iterator[RepositoryPiece]:
-    """Yield the pieces that are not needed.
+def unneeded_pieces(
+    place: RepositoryPlace, needed: Container[str]
+) -> Iterator[tuple[RepositoryPiece, float]]:
+    """Yield the pieces that are not needed, and their ages in seconds.
 
     Args:
         place: of the repository.
@@ -83,7 +85,7 @@ def unneeded_pieces(place: RepositoryPlace, needed: Container[str]) -> Iterator[
     Raises:
         OSError: they cannot be listed.
     """
-    return (each for each in pieces_in(place) if each.sha256 not in needed)
+    return (each for each in pieces_in(place) if each[0].sha256 not in needed)
 
 
 def _key_of(piece: RepositoryPiece) -> bytes:
@@ -112,7 +114,7 @@ class RepositoryWriter:
         self._documents: dict[RepositoryPiece, bytes] = {}
         self._known: set[RepositoryPiece] = set()
         # Before any piece is added: some places give it its name at once.
-        self._stored = set(map(_key_of, pieces_in(where))) if where.is_listed else None
+        self._stored = {_key_of(each) for each, _ in pieces_in(where)} if where.is_listed else None
 
     def has(self, piece: RepositoryPiece) -> bool:
         """Whether a piece is there, with its size; its bytes are not looked at."""

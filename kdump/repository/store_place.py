@@ -74,7 +74,7 @@ class StorePlace(Struct, frozen=True):
     def files(self, folder: str) -> Iterator[NamedFile]:
         root = self.location.path.rstrip("/")
         for each in self.writer.listed(f"{root}/{folder}"):
-            yield NamedFile(each.path[len(root) + 1 :], each.size_bytes)
+            yield NamedFile(each.path[len(root) + 1 :], each.size_bytes, each.age_s)
 
     def new_piece(self) -> UnfinishedFile:
         return UnfinishedFile.unnamed()

@@ -103,6 +103,9 @@ def _opened(path: Path) -> sqlite3.Connection | None:
     database = sqlite3.connect(path, timeout=_LOCKED_SECONDS, check_same_thread=False)
     try:
         database.execute(_TABLE)
+    except sqlite3.OperationalError:
+        database.close()  # another process uses it for long, or the disk fails: it may be whole
+        return None
     except sqlite3.DatabaseError:
         database.close()
         path.unlink()  # it is damaged; the next run makes another

@@ -47,6 +47,8 @@ UNFINISHED: Final = "unfinished"
 
 _ID: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-([0-9a-f]{8}))\.json")
 _MS_PER_S: Final = 1000
+_MOST_NAMED: Final = 5
+"""Snapshots that a message names."""
 _CLOCKS_DIFFER_MS: Final = 5 * 60 * _MS_PER_S
 """How far apart the clocks of two machines that share a repository may be."""
 _READ_BYTES: Final = 1 << 20
@@ -181,7 +183,12 @@ class Repository(Struct, frozen=True):
         if text in found:
             return text
         what = f"{len(named)} snapshots begin" if named else "no snapshot begins"
-        raise UsageProblem(f"{self.path}: {what} with {text!r}: 'kdump backup list' shows them")
+        there = named or found
+        more = f"{len(there) - _MOST_NAMED} older and " if len(there) > _MOST_NAMED else ""
+        raise UsageProblem(
+            f"{self.path}: {what} with {text!r}: there {'is' if len(there) == 1 else 'are'}"
+            f" {more}{', '.join(there[-_MOST_NAMED:])}; 'kdump backup list' shows them"
+        )
 
     def snapshot(self, name: str) -> Snapshot:
         """Read a snapshot.
@@ -255,7 +262,7 @@ class Repository(Struct, frozen=True):
             OSError: an object store does not answer.
         """
         cache: DocumentCache | None = None
-        if not self.is_local:
+        if self.is_in_store:
             # It needs SQLite, which takes time to import.
             from kdump.storage.document_cache import DocumentCache
 
@@ -310,6 +317,13 @@ class Repository(Struct, frozen=True):
     def is_local(self) -> bool:
         """Whether it is on a disk of this machine."""
         return self.path.storage.local_path(self.path.path) is not None
+
+    @property
+    def is_in_store(self) -> bool:
+        """Whether each read is a request: it is neither on a disk nor in an archive."""
+        from kdump.storage.object_store import ObjectStore
+
+        return isinstance(self.path.storage, ObjectStore)
 
     def file(self, pieces: Pieces) -> PiecedFile:
         """Open a file whose bytes are in pieces."""

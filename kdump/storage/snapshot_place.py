@@ -239,6 +239,7 @@ def in_snapshot(location: Location) -> Location:
     """
     found = snapshot_around(location)
     if found is None:
+        _refuse_no_snapshot(location)
         return location
     path, text, inner = found
     with phase(f"looking at {path}"):
@@ -249,6 +250,21 @@ def in_snapshot(location: Location) -> Location:
     place = SnapshotPlace(path.as_absolute(), name, f"{path}!{name}", typed)
     log_dirs = place.log_directories if inner == ROOT else []
     return log_dirs[0] if len(log_dirs) == 1 else Location(place, inner)
+
+
+def _refuse_no_snapshot(location: Location) -> None:
+    """Name the snapshots of a repository, if what follows it is like no name of one.
+
+    Raises:
+        UsageProblem: it is.
+    """
+    head, _, rest = location.path.partition("!")
+    repository = Location(location.storage, head.rstrip("/") or ROOT)
+    if not head or location.kind() is not None or (repository / REPOSITORY_FILE).kind() is None:
+        return
+    text = rest.partition("/")[0]
+    with phase(f"looking at {repository}"):
+        Repository.opened(repository).named_snapshot(text, current_time_ms())
 
 
 def snapshot_named_whole(location: Location) -> SnapshotPlace | None:

@@ -32,6 +32,7 @@ from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.snapshot_writer import SnapshotHead, encode_snapshot
+from kdump.jobs.backup import prune
 from kdump.processes.worker_pool import close_kept
 from kdump.repository.repository_writer import RepositoryWriter
 from kdump.storage.sparse_writer import SparseWriter, WriteFailedError
@@ -626,6 +627,13 @@ def require_restorable(folder: Path, trees: dict[str, Any]) -> None:
         shutil.rmtree(folder / "kept")
 
 
+@pytest.fixture
+def without_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let prune remove what was stored just now."""
+    monkeypatch.setattr(prune, "YOUNG_SECONDS", -3600)
+
+
+@pytest.mark.usefixtures("without_margin")
 def test_prune_removes_snapshots_and_what_only_they_need(folder: Path) -> None:
     trees = three_snapshots(folder)
     before = tree_of(folder / "repo")
@@ -638,6 +646,22 @@ def test_prune_removes_snapshots_and_what_only_they_need(folder: Path) -> None:
     assert pruned[-1]["removed_bytes"] >= 3000
     assert {row["snapshot"] for row in rows(folder, "list", "repo")} == {*sorted(trees)[1:]}
     assert rows(folder, "check", "repo")[-1]["unneeded_pieces"] == 0
+    require_restorable(folder, trees)
+
+
+def test_prune_keeps_what_was_stored_in_the_last_day(folder: Path) -> None:
+    trees = three_snapshots(folder)
+    before = {*pieces(folder)}
+    pruned = rows(folder, "prune", "repo", "--keep-last", "1")[-1]
+    assert pruned["removed_snapshots"] == 2
+    assert pruned["removed_pieces"] == 0
+    young = pruned["young_pieces"]
+    assert {*pieces(folder)} == before
+    for each in before:
+        day_ago = time.time() - 86_401
+        os.utime(each, (day_ago, day_ago))
+    pruned = rows(folder, "prune", "repo", "--keep-last", "1")[-1]
+    assert (pruned["removed_pieces"], pruned["young_pieces"]) == (young, 0)
     require_restorable(folder, trees)
 
 
@@ -754,6 +778,7 @@ def test_who_reads_a_repository_does_not_keep_others_from_it(folder: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_margin")
 @at_some_or_all
 def test_a_prune_that_was_killed_leaves_whole_snapshots_and_goes_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_all: bool

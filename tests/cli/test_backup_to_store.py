@@ -26,6 +26,7 @@ from builders.two_disks import write_two_disks
 from kdump.engine import local as local_engine
 from kdump.errors import ExitStatus
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
+from kdump.jobs.backup import prune
 from kdump.processes.known_process import this_process
 from kdump.repository import store_locks, store_place
 from kdump.storage import object_writer, store_connection
@@ -202,6 +203,25 @@ def test_what_is_damaged_in_a_store_makes_way_for_what_the_disks_still_have(
     require_restored(folder)
 
 
+def test_prune_keeps_what_was_stored_in_the_last_day(folder: Path, server: ObjectServer) -> None:
+    (folder / "d1/users-0/notes").write_bytes(b"old" * 1000)
+    created(folder)
+    (folder / "d1/users-0/notes").write_bytes(b"new" * 1000)
+    created(folder)
+    before = [each for each in server.keys if "/data/" in each]
+    pruned = rows(folder, "prune", URI, "--keep-last", "1")[-1]
+    assert (pruned["removed_snapshots"], pruned["removed_pieces"]) == (1, 0)
+    assert pruned["young_pieces"] > 0
+    assert [each for each in server.keys if "/data/" in each] == before
+
+
+@pytest.fixture
+def without_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let prune remove what was stored just now."""
+    monkeypatch.setattr(prune, "YOUNG_SECONDS", -3600)
+
+
+@pytest.mark.usefixtures("without_margin")
 def test_prune_removes_what_only_old_snapshots_need(folder: Path, server: ObjectServer) -> None:
     (folder / "d1/users-0/notes").write_bytes(b"old" * 1000)
     created(folder)
@@ -357,6 +377,7 @@ def test_after_a_kill_the_next_run_goes_on(
                 assert not locks_of(server)
 
 
+@pytest.mark.usefixtures("without_margin")
 @at_some_or_all
 def test_a_prune_that_was_killed_leaves_whole_snapshots_and_goes_on(
     folder: Path, server: ObjectServer, monkeypatch: pytest.MonkeyPatch, *, is_all: bool

@@ -168,17 +168,26 @@ def test_a_snapshot_with_a_later_time_than_now_has_to_be_named(
     assert restore(folder, MIDDLE_MS, "--snapshot", names_of(folder)[1]).exit_status == 0
 
 
-@pytest.mark.parametrize("what", ["complete", "other"])
-def test_a_directory_that_has_something_is_refused(folder: Path, what: str) -> None:
-    if what == "complete":
-        assert restore(folder, None).exit_status == 0
-    else:
-        (folder / "n2").mkdir()
-        (folder / "n2/mine").touch()
+def test_a_directory_that_has_something_is_refused(folder: Path) -> None:
+    (folder / "n2").mkdir()
+    (folder / "n2/mine").touch()
     before = tree_of(folder)
     outcome = restore(folder, MIDDLE_MS)
     assert outcome.exit_status == ExitStatus.USAGE
     assert b"is not an unfinished copy: name a new directory" in outcome.stderr
+    assert tree_of(folder) == before
+
+
+@pytest.mark.parametrize("time_ms", [None, MIDDLE_MS])
+def test_a_restore_that_is_asked_for_again_says_that_it_may_be_done(
+    folder: Path, time_ms: int | None
+) -> None:
+    assert restore(folder, time_ms).exit_status == 0
+    before = tree_of(folder)
+    outcome = restore(folder, MIDDLE_MS)
+    assert outcome.exit_status == ExitStatus.USAGE
+    paths = f"{folder / 'n1'} {folder / 'n2'}"
+    assert f"the restore is done: next: kdump verify {paths}" in outcome.stderr.decode()
     assert tree_of(folder) == before
 
 
@@ -228,14 +237,15 @@ def stop_after_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(restored_moment, "end_restore", end_or_stop)
 
 
+@pytest.mark.parametrize("of", ["b1", "b2"])
 def test_a_directory_that_is_complete_already_is_not_mixed_up_with_another(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, of: str
 ) -> None:
     expected = expected_of(folder, MIDDLE_MS)
     with monkeypatch.context() as patch:
         stop_after_first(patch)
         assert restore(folder, MIDDLE_MS).exit_status == ExitStatus.USAGE
-    shutil.copytree(folder / "b2", folder / "other")
+    shutil.copytree(folder / of, folder / "other")  # b1 has the meta.properties of n1
     before = tree_of(folder)
     outcome = restore(folder, MIDDLE_MS, "--into", "other", "--into", "n2")
     assert outcome.exit_status == ExitStatus.USAGE

@@ -111,6 +111,9 @@ def folder(quick_path: Path) -> Path:
     return quick_path
 
 
+LIST: Final = ("backup", "list", "repo", "--output=jsonl")
+
+
 def kdump(folder: Path, *words: str) -> Outcome:
     return run_kdump(words, folder)
 
@@ -122,6 +125,14 @@ def test_a_command_that_takes_one_log_directory_wants_its_name(folder: Path) -> 
     place = f"repo!latest{folder}/d1"
     assert kdump(folder, "copy", place, "new").exit_status == 0
     assert kdump(folder, "diff", "new", "d1").exit_status == 0
+
+
+def test_a_snapshot_that_does_not_exist_is_answered_with_those_that_do(folder: Path) -> None:
+    there = [each["snapshot"] for each in objects(kdump(folder, *LIST).stdout)]
+    outcome = kdump(folder, "ls", "repo!nope")
+    assert outcome.exit_status == ExitStatus.USAGE
+    said = outcome.stderr.decode()
+    assert f"no snapshot begins with 'nope': there is {there[-1]};" in said
 
 
 def test_each_log_directory_of_a_snapshot_can_be_named(folder: Path) -> None:

@@ -129,6 +129,12 @@ PRUNED: Final = RowType(
         Field("removed_snapshots", COUNT, "How many are removed."),
         Field("removed_pieces", COUNT, "How many pieces are removed with them."),
         Field("removed_bytes", SIZE, "In them."),
+        Field(
+            "young_pieces",
+            COUNT,
+            "How many more pieces no snapshot needs, and are kept, because they were stored in the"
+            " last 24 hours.",
+        ),
     ),
 )
 RESTORED: Final = RowType(
@@ -314,13 +320,21 @@ def pruned_events(
         "removed_snapshots": removed_snapshots,
         "removed_pieces": result.removed_pieces,
         "removed_bytes": result.removed_bytes,
+        "young_pieces": result.young_pieces,
     }
     line = (
         f"{repository}: {counted(kept_snapshots, 'snapshot')} kept;"
         f" {counted(removed_snapshots, 'snapshot')}, {counted(result.removed_pieces, 'piece')},"
         f" {format_bytes(result.removed_bytes)}, {removed}"
     )
-    yield Event("pruned", row, [line])
+    lines = [line]
+    if result.young_pieces:
+        pieces = counted(result.young_pieces, "more piece")
+        lines.append(
+            f"{pieces} that no snapshot needs: kept for 24 hours, because a backup that was stopped"
+            " may need them"
+        )
+    yield Event("pruned", row, lines)
 
 
 def _advice(result: RepositoryCheck, repository: Location) -> Iterator[str]:

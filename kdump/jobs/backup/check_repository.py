@@ -254,7 +254,7 @@ class _Check:
     def count_unneeded(self) -> None:
         """Count the pieces that no snapshot needs."""
         needed = {each.sha256 for each in self.needs}
-        for each in unneeded_pieces(self.where, needed):
+        for each, _ in unneeded_pieces(self.where, needed):
             self.result.unneeded_pieces += 1
             self.result.unneeded_bytes += each.size_bytes
 

@@ -1,7 +1,8 @@
 """Remove the snapshots of a repository that no rule keeps, and then what no snapshot needs.
 
 First the snapshots, durably, then the pieces: whenever a run is stopped, every snapshot that is
-there has all its pieces. Pieces that are left are removed by the next run.
+there has all its pieces. Pieces that are left are removed by the next run, those of the last day
+by none.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ RULES: Final = ("last", *_PERIODS)
 FUTURE: Final = "future"
 """Keeps what no rule can judge: when snapshots with a time later than now were made."""
 _MS_PER_S: Final = 1000
+YOUNG_SECONDS: Final = 86_400
+"""Pieces that are younger stay: a backup that was stopped, or that lost its lock while its machine
+stood still, may have stored them for a snapshot that is not there yet."""
 _REFUSED: Final = (
     "nothing was removed, because it is not known what this snapshot needs: run 'kdump backup"
     " check'; to do without it, delete its file"
@@ -63,12 +67,14 @@ class PruneResult(Struct):
         later: the names of those with a time later than now.
         removed_pieces: how many pieces no snapshot needs.
         removed_bytes: in them.
+        young_pieces: how many no snapshot needs either, and are kept: they are too young.
     """
 
     snapshots: list[PrunedSnapshot]
     later: list[str]
     removed_pieces: int = 0
     removed_bytes: int = 0
+    young_pieces: int = 0
 
 
 def prune(
@@ -109,7 +115,9 @@ def prune(
                 for file in files.values()
                 for piece in file.pieces
             }
-            pieces = list(unneeded_pieces(where, needed))
+            unneeded = list(unneeded_pieces(where, needed))
+        pieces = [piece for piece, age_s in unneeded if age_s >= YOUNG_SECONDS]
+        result.young_pieces = len(unneeded) - len(pieces)
         result.removed_pieces = len(pieces)
         result.removed_bytes = stored_bytes(pieces)
         if lock is not None:

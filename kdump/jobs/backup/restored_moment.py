@@ -20,7 +20,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kdump.apply.unfinished_copy import FOLDER, note_cut, read_earlier
+from kdump.apply.unfinished_copy import FOLDER, name_in_journal, note_cut, read_earlier
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.errors import KdumpError, UsageProblem
 from kdump.jobs.backup.restore import (
@@ -38,6 +38,7 @@ from kdump.state.metadata.settings import read_settings
 from kdump.storage.local_disk import local
 from kdump.storage.repository import Repository, later_snapshots, later_than_now
 from kdump.storage.repository_documents import Snapshot
+from kdump.words import shell_command
 
 _ASK: Final = "name the snapshot to cut with --snapshot: 'kdump backup list' shows them"
 
@@ -121,6 +122,7 @@ def left_to_restore(requests: Sequence[RestoreRequest]) -> list[RestoreRequest] 
         RepositoryError: a document of the snapshot is damaged or missing.
     """
     left, are_cut, others = [], False, list[tuple[RestoreRequest, UsageProblem]]()
+    cut_with = set[str]()
     for request in requests:
         with phase(f"looking at {request.into}"):
             try:
@@ -133,11 +135,24 @@ def left_to_restore(requests: Sequence[RestoreRequest]) -> list[RestoreRequest] 
             left.append(request)
         else:
             are_cut |= earlier.is_cut
+            cut_with |= earlier.cut_with
     are_ended = are_cut and not left
     for request, refusal in others:
-        if not (are_ended and may_be_restored(request)):
+        is_one_of_them = not cut_with or name_in_journal(request.into) in cut_with
+        if not (are_ended and is_one_of_them and may_be_restored(request)):
+            if len(others) == len(requests) and all(may_be_restored(each) for each, _ in others):
+                raise UsageProblem(_there_already(requests))
             raise refusal
     return None if are_ended else left
+
+
+def _there_already(requests: Sequence[RestoreRequest]) -> str:
+    paths = [str(each.into) for each in requests]
+    has = "has this log directory" if len(paths) == 1 else "have these log directories"
+    return (
+        f"{', '.join(paths)}: {has} already. If a run of this command has ended, the restore is"
+        f" done: next: {shell_command('verify', paths)}. If not, name new directories"
+    )
 
 
 def cut_restored(
@@ -173,13 +188,13 @@ def cut_restored(
         found = rewind(request, options)
         _require_all_brokers(requests, found)
         for path in paths:
-            note_cut(path, time_ms, is_cut=False)
+            note_cut(path, time_ms, paths, is_cut=False)
         done = plan_and_apply([each.target for each in found.directories], writing)
         for each in done:
             if each.failure is not None:
                 raise each.failure
         for path in paths:
-            note_cut(path, time_ms, is_cut=True)
+            note_cut(path, time_ms, paths, is_cut=True)
     return RestoredMoment(request, found)
 
 
