@@ -179,3 +179,26 @@ def test_offsets_that_this_run_would_not_lower_again_are_not_lost(
         outcome.stderr.decode()
     )
     assert end_of_all(log_dirs) == before
+
+
+@pytest.mark.parametrize(("in_sync", "status"), [([1, 2], 5), ([1], 1)])
+def test_a_replica_that_may_lead_without_what_is_appended_is_named(
+    tmp_path: Path, given: Path, in_sync: list[int], status: int
+) -> None:
+    logs = {ORDERS: three_records()}
+    log_dir = broker(tmp_path / "a", 1, logs)
+    behind = broker(tmp_path / "a", 2, logs, commits=2)
+    values = [
+        topic_record("orders", 1),
+        partition_record(1, 0, [1, 2], [1, 2]),
+        topic_record(OFFSETS.topic, 2),
+        partition_record(2, 0, [1, 2], in_sync),
+    ]
+    write_metadata_log(log_dir, values)
+    found = rewind("--offsets", given, log_dir, behind, status=status)
+    named = [
+        (each["log_dir"], each["topic"])
+        for each in found
+        if each["type"] == "partition" and each["is_behind"]
+    ]
+    assert named == ([(str(behind), OFFSETS.topic)] if status == 5 else [])

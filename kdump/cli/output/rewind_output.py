@@ -67,6 +67,12 @@ REWOUND_PARTITION: Final = RowType(
             "The first offset that the cleaner had not reached, if that is after the cut: records"
             " before the cut that later ones replaced are gone; null otherwise.",
         ),
+        Field(
+            "is_behind",
+            FLAG,
+            "Whether it ends before records that were appended to other replicas, and may become"
+            " leader: start its broker after theirs.",
+        ),
     ),
 )
 
@@ -222,8 +228,20 @@ def report_rewind(
         _report_later(printer, found, found.later)
     printer.emit(_summary(found))
     printer.emit_text(_advice(request, found, dry_run=dry_run))
-    is_amiss = found.in_part or found.lost_shares
+    behind = [each for each in found.replicas if each.is_behind]
+    printer.emit_text(_behind_lines(behind))
+    is_amiss = found.in_part or found.lost_shares or behind
     return ExitStatus.DAMAGE_LEFT if is_amiss else ExitStatus.SOUND
+
+
+def _behind_lines(behind: Sequence[RewoundReplica]) -> Iterator[str]:
+    for each in behind[:MAX_LISTED]:
+        yield (
+            f"{each.partition.path}: ends before the records that are appended to other replicas,"
+            " and they lose them if it becomes leader: start its broker when theirs run"
+        )
+    if (more := len(behind) - MAX_LISTED) > 0:
+        yield f"… and {counted(more, 'more replica')}"
 
 
 def _report_shares(printer: Printer, found: Rewind, *, verbose: bool) -> None:
@@ -315,6 +333,7 @@ def _replica_row(request: RewindRequest, found: Rewind, replica: RewoundReplica)
         "removed_on_time": None if request.time_ms is None else log.removed.on_time,
         "removed_bytes": log.removed.size_bytes,
         "cleaned_to": replica.cleaned_to if _is_cleaned_past(replica) else None,
+        "is_behind": replica.is_behind,
     }
 
 

@@ -19,7 +19,7 @@ from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.engine_rates import JobKind
 from kdump.errors import KdumpError
 from kdump.formats import names
-from kdump.formats.names import TopicPartition
+from kdump.formats.names import PartitionState, TopicPartition
 from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from kdump.jobs.loading.load_split import LoadSplit, load_split
 from kdump.jobs.loading.verdict_words import REMOTE_STORAGE
@@ -115,6 +115,8 @@ class RewoundReplica(Struct, frozen=True):
         log: what it becomes.
         cleaned_to: up to there the cleaner may have removed records; 0 if it has not.
         has_appended: whether it has what an earlier run appended; that is appended again.
+        is_behind: whether it ends before what is appended to other replicas, and may become leader:
+            then they lose that.
     """
 
     directory: LogDirectory
@@ -123,6 +125,7 @@ class RewoundReplica(Struct, frozen=True):
     log: RewoundLog
     cleaned_to: int
     has_appended: bool = False
+    is_behind: bool = False
 
     @property
     def is_cut(self) -> bool:
@@ -305,13 +308,22 @@ class _Rewinding:
             by_key, logs, cuts, ends_of(cuts, ended), groups, shares, appended_from
         )
         elsewhere, unknown = self._not_found()
+        behind = self._behind(by_key, logs)
         return Rewind(
             directories=tuple(self._directory(each, logs) for each in request.directories),
             replicas=tuple(
                 RewoundReplica(
-                    each.directory, each.partition, each.key, log, each.cleaned_to, at is not None
+                    each.directory,
+                    each.partition,
+                    each.key,
+                    log,
+                    each.cleaned_to,
+                    has_appended=at is not None,
+                    is_behind=number in behind,
                 )
-                for each, log, at in zip(self._replicas, logs, appended_from, strict=True)
+                for number, (each, log, at) in enumerate(
+                    zip(self._replicas, logs, appended_from, strict=True)
+                )
             ),
             ends={
                 # What was deleted since counts for share groups: the cut may be before the start.
@@ -763,6 +775,25 @@ class _Rewinding:
         for number, each in zip(numbers, found, strict=True):
             result[number] = _valid(each)
         return result
+
+    def _behind(
+        self, by_key: Mapping[TopicPartition, Sequence[int]], logs: Sequence[RewoundLog]
+    ) -> set[int]:
+        """The replicas that lack what is appended to others, and that a controller may elect."""
+        image = self._image()
+        found = set[int]()
+        for key, numbers in by_key.items():
+            end = max(logs[n].after.log_end_offset for n in numbers)
+            if all(logs[n].after.log_end_offset == logs[n].end_offset for n in numbers):
+                continue
+            partition = None if image is None else image.partition(key)
+            for n in numbers:
+                node = self._replicas[n].directory.node_id
+                may_lead = partition is not None and node in partition.in_sync
+                is_live = self._replicas[n].partition.state is PartitionState.LIVE
+                if logs[n].after.log_end_offset < end and may_lead and is_live:
+                    found.add(n)
+        return found
 
     def _lowered_offsets(self, logs: Sequence[RewoundLog]) -> Iterator[LoweredOffset]:
         seen = set[TopicPartition]()
