@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
-from builders.group_records import offset_key, offset_value
+from builders.group_records import offset_key, offset_value, streams_group
 from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.log_dir_trees import original_of
@@ -581,6 +581,18 @@ def test_a_replica_of_the_offsets_that_is_behind_gets_no_record(tmp_path: Path) 
     before = log_of(behind)
     kdump("rewind", to(50), *log_dirs)
     assert log_of(behind) == before
+
+
+def test_offsets_of_a_streams_group_are_set_like_those_of_any_other(tmp_path: Path) -> None:
+    log_dir = orders(tmp_path, 0, 10, 99)
+    pairs = [streams_group(b"app"), (offset_key(b"app"), offset_value(3))]
+    data = [
+        batch([record(at, *pair, timestamp=BASE_TIMESTAMP_MS + 12)])
+        for at, pair in enumerate(pairs)
+    ]
+    write_partition(log_dir / str(OFFSETS), {0: b"".join(data)})
+    (lowered,) = rows(kdump("rewind", to(50), log_dir), "offset")
+    assert (lowered["group"], lowered["new_offset"]) == ("app", 2)
 
 
 def test_offsets_beyond_a_log_that_is_not_cut_stay(tmp_path: Path) -> None:

@@ -695,6 +695,12 @@ class _Rewinding:
         count = len(topic.partitions) if topic is not None else len(states)
         if not count or (topic is None and self._request.offsets is not None):
             return
+        if any(
+            share_log_of(share, count) != key.partition
+            for key, each in states.items()
+            for share in each.on_disk
+        ):
+            return  # there are more partitions than are known
         topics = self._topics()
         for share in sorted({each for log in logs for each in log.shares}):
             group, topic_id, number = share
