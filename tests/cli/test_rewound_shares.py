@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from pathlib import Path
 from typing import Any, Final
@@ -21,10 +22,14 @@ from builders.log_directories import (
     write_partition,
 )
 from builders.rewindable_clusters import OFFSETS
+from builders.samples import seeds
 from builders.share_records import initialized, snapshot, update
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
+from kdump.repair.rewind.share_offsets import read_share_states
+from kdump.storage.local_disk import local
+from kdump.target.virtual_directory import VirtualDirectory
 
 ORDERS: Final = TopicPartition("orders", 0)
 STATES: Final = TopicPartition("__share_group_state", 0)
@@ -200,3 +205,88 @@ def test_offsets_of_a_preview_cut_where_the_moment_did(tmp_path: Path) -> None:
     rewind(TO, log_dir, "--dry-run", "--out", given)
     lines = {each["topic"]: each["offset"] for each in json.loads(given.read_text())["partitions"]}
     assert lines[STATES.topic] == 2
+
+
+class RandomShares:
+    """Share groups that read ``orders`` for a while, and the moment of a cut.
+
+    Attributes:
+        rows: the log of their states; each is ten milliseconds after the one before.
+        start: of the log: what later snapshots replace may be deleted.
+        moment: after the base.
+        orders: when the records that they read were written.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._epochs: dict[str, int] = {}
+        self._starts: dict[str, int] = {}
+        latest: dict[str, int] = {}
+        self.rows: list[Row] = []
+        for at in range(rng.randint(3, 25)):
+            group = f"g{rng.randrange(3)}"
+            is_snapshot = group not in latest or rng.random() < 0.35
+            if is_snapshot:
+                latest[group] = at
+            self.rows.append((at * 10, self._change(group, is_snapshot=is_snapshot)))
+        self.start = rng.choice([0, min(latest.values())])
+        self.moment = rng.randint(0, len(self.rows) * 10)
+        times = [rng.randint(0, 2 * self.moment + 1) for _ in range(6)]
+        self.orders = tuple(sorted(times))
+
+    def _change(self, group: str, *, is_snapshot: bool) -> tuple[bytes, bytes]:
+        rng = self._rng
+        start = min(6, self._starts.get(group, 0) + rng.randint(0, 2))
+        self._starts[group] = start
+        batches = []
+        if start < 5:
+            first = rng.randint(start, 5)
+            state, count = rng.choice([0, 2, 4]), rng.randint(1, 3)
+            batches.append((first, rng.randint(first, 5), state, count))
+        done = sum(last - first + 1 for first, last, state, _ in batches if state)
+        epoch = self._epochs.get(group, -1) + is_snapshot
+        self._epochs[group] = epoch
+        write = snapshot if is_snapshot else update
+        return write(group, ORDERS_ID, start, batches=batches, epoch=epoch, done=done)
+
+
+def offsets_seen(partition: Path, start: int, end: int | None) -> dict[str, list[tuple[int, int]]]:
+    """By group, which offsets up to an end are not available any more, or were delivered before."""
+    states = read_share_states(VirtualDirectory(local(str(partition))), start, None).kept
+    found = {}
+    for (group, _, _), state in states.items():
+        last = 100 if end is None else end
+        passed = [(offset, -1) for offset in range(min(state.start_offset, last))]
+        in_batches = [
+            (offset, each.state * 10 + each.count)
+            for each in state.batches
+            for offset in range(each.first, min(each.last + 1, last))
+        ]
+        found[group] = passed + in_batches
+    return found
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=60, in_main=5))
+def test_share_groups_are_as_at_any_moment(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    made = RandomShares(rng)
+    log_dirs = [
+        broker(tmp_path / "a", node, made.rows, start=made.start, orders=made.orders)
+        for node in range(1, rng.randint(2, 4))
+    ]
+    before = copies(log_dirs, tmp_path / "before")
+    at_moment = [each for each in made.rows if each[0] <= made.moment]
+    then = write_partition(tmp_path / "then" / str(STATES), {0: log_of(at_moment)})
+    end = next((at for at, after in enumerate(made.orders) if after > made.moment), None)
+    to = f"--to={BASE_TIMESTAMP_MS + made.moment}"
+    outcome = run_kdump(["rewind", to, *map(str, log_dirs)], tmp_path)
+    assert outcome.exit_status in (0, 1), outcome.stderr
+    for each in log_dirs:
+        assert offsets_seen(each / str(STATES), made.start, None) == offsets_seen(then, 0, end)
+    rewind(to, *log_dirs, status=0)
+    for old, new in zip(before, log_dirs, strict=True):
+        if rng.random() < 0.5:  # as a run that was stopped leaves it
+            shutil.rmtree(old)
+            shutil.copytree(new, old)
+    assert run_kdump(["rewind", to, *map(str, before)], tmp_path).exit_status in (0, 1)
+    assert end_of_all(before) == end_of_all(log_dirs)
