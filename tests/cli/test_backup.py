@@ -649,6 +649,13 @@ def test_prune_removes_snapshots_and_what_only_they_need(folder: Path) -> None:
     require_restorable(folder, trees)
 
 
+def store_two_days_ago(folder: Path) -> None:
+    """Let all pieces be so old that prune may remove them."""
+    then = time.time() - 2 * 86_400
+    for each in pieces(folder):
+        os.utime(each, (then, then))
+
+
 def test_prune_keeps_what_was_stored_in_the_last_day(folder: Path) -> None:
     trees = three_snapshots(folder)
     before = {*pieces(folder)}
@@ -657,9 +664,7 @@ def test_prune_keeps_what_was_stored_in_the_last_day(folder: Path) -> None:
     assert pruned["removed_pieces"] == 0
     young = pruned["young_pieces"]
     assert {*pieces(folder)} == before
-    for each in before:
-        day_ago = time.time() - 86_401
-        os.utime(each, (day_ago, day_ago))
+    store_two_days_ago(folder)
     pruned = rows(folder, "prune", "repo", "--keep-last", "1")[-1]
     assert (pruned["removed_pieces"], pruned["young_pieces"]) == (young, 0)
     require_restorable(folder, trees)
@@ -778,13 +783,13 @@ def test_who_reads_a_repository_does_not_keep_others_from_it(folder: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("without_margin")
 @at_some_or_all
 def test_a_prune_that_was_killed_leaves_whole_snapshots_and_goes_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_all: bool
 ) -> None:
     monkeypatch.chdir(folder)
     trees = three_snapshots(folder)
+    store_two_days_ago(folder)
     shutil.copytree(folder / "repo", folder / "before")
     args = ["backup", "prune", "repo", "--keep-last", "1"]
     count = changes_of(lambda: run_kdump(args, folder))
