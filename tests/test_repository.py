@@ -20,7 +20,6 @@ MACHINE: Final = re.compile(
 )
 """Places that exist only on one machine or in one network."""
 
-
 BANNED_WORDS: Final = re.compile(
     r"\b(?:anew|what\s+becomes\s+of|of\s+which|puts?\s+right|gone\s+on\s+with|told\s+apart"
     r"|foretell\w*|foretold|that\s+(?:is|are)\s+meant|mend(?:s|ed|ing)?)\b",

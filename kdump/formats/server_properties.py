@@ -15,7 +15,7 @@ from kdump.formats.java.java_numbers import parse_int
 
 _DEFAULT_LOG_DIR: Final = "/tmp/kafka-logs"  # noqa: S108 - Kafka's own default
 _SEPARATOR: Final = re.compile(r"\s*,\s*")
-_NODE_IDS: Final = ("node.id", "broker.id")
+NODE_IDS: Final = ("node.id", "broker.id")
 
 BROKER_ROLE: Final = "broker"
 CONTROLLER_ROLE: Final = "controller"
@@ -44,7 +44,7 @@ class ServerProperties(Struct, frozen=True):
         log_dirs = _items(
             properties.get("log.dirs", properties.get("log.dir", _DEFAULT_LOG_DIR))
         ) or ("",)
-        given = next((properties[name] for name in _NODE_IDS if name in properties), "")
+        given = next((properties[name] for name in NODE_IDS if name in properties), "")
         voters = (
             parse_int(each.partition("@")[0])
             for each in _items(properties.get("controller.quorum.voters", ""))

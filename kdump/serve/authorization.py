@@ -14,6 +14,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 from msgspec import Struct
 
+from kdump.serve.config_answers import DESCRIBE_CONFIGS, LIST_CONFIG_RESOURCES
 from kdump.serve.consumer_groups import matching_topics
 from kdump.serve.finding_answers import (
     DESCRIBE_CLUSTER,
@@ -44,11 +45,9 @@ from kdump.serve.messages import API_VERSIONS, FETCH, Answer, Request
 from kdump.serve.metadata_answers import (
     DESCRIBE_ACLS,
     DESCRIBE_CLIENT_QUOTAS,
-    DESCRIBE_CONFIGS,
     DESCRIBE_DELEGATION_TOKEN,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
-    LIST_CONFIG_RESOURCES,
     LIST_PARTITION_REASSIGNMENTS,
 )
 from kdump.serve.offset_answers import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH

@@ -176,7 +176,10 @@ def encoded(entity: Any) -> bytes:
 
 
 def built(schema: type, answer: Answer) -> Any:
-    """A message of a class of ``kio`` from the fields of an answer."""
+    """A message of a class of ``kio`` from the fields of an answer.
+
+    What is within may be built already.
+    """
     values: dict[str, Any] = {}
     for name, nested in _fields_of(schema):
         if name in answer:
@@ -186,10 +189,19 @@ def built(schema: type, answer: Answer) -> Any:
             elif isinstance(value, Mapping):
                 values[name] = built(nested, value)
             else:
-                values[name] = tuple(built(nested, each) for each in value)
+                values[name] = tuple(
+                    each if isinstance(each, nested) else built(nested, each) for each in value
+                )
         elif name in _IMPLIED:
             values[name] = _IMPLIED[name]
     return schema(**values)
+
+
+def class_within(schema: Any, name: str) -> type:
+    """The class of the entities in a field of a class of ``kio``."""
+    found = dict(_fields_of(schema))[name]
+    assert found is not None, f"{name} has plain values"
+    return found
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Answers from the cluster's metadata: configurations, ACLs, quotas, users, tokens, moves."""
+"""Answers from the cluster's metadata: ACLs, quotas, users, tokens, moves."""
 
 from __future__ import annotations
 
@@ -14,33 +14,19 @@ from kdump.serve.answering import Answering, Caller, Serving
 from kdump.serve.messages import Answer, Request
 from kdump.state.metadata.metadata_entities import AccessControlEntry, DelegationToken
 from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
-from kdump.state.metadata.metadata_rows import REDACTED, config_row
 
 DESCRIBE_ACLS: Final = 29
-DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_LOG_DIRS: Final = 35
 DESCRIBE_DELEGATION_TOKEN: Final = 41
 LIST_PARTITION_REASSIGNMENTS: Final = 46
 DESCRIBE_CLIENT_QUOTAS: Final = 48
 DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
-LIST_CONFIG_RESOURCES: Final = 74
 
 _UNKNOWN: Final = -1
 _ANY: Final = 1
 _MATCH, _PREFIXED = 2, 4
 """Numbers of ``PatternType``."""
 _WILDCARD: Final = "*"
-_TOPIC, _BROKER, _CLIENT_METRICS, _GROUP = 2, 4, 16, 32
-_RESOURCES: Final = {
-    _TOPIC: "topic",
-    _BROKER: "broker",
-    _CLIENT_METRICS: "client_metrics",
-    _GROUP: "group",
-}
-"""Words of the metadata by the numbers of ``ConfigResource.Type``."""
-_BROKER_SOURCE, _EVERY_BROKER_SOURCE = 2, 3
-_SOURCES: Final = {_TOPIC: 1, _CLIENT_METRICS: 7, _GROUP: 8}
-"""Numbers of ``DescribeConfigsResponse.ConfigSource``."""
 _EXACT, _DEFAULT = 0, 1
 """How a component of a filter of quotas matches; 2 is any name."""
 
@@ -99,94 +85,10 @@ class MetadataAnswers:
     def handlers(self) -> Mapping[int, Answering]:
         return {
             DESCRIBE_ACLS: self.describe_acls,
-            DESCRIBE_CONFIGS: self.describe_configs,
             DESCRIBE_DELEGATION_TOKEN: self.describe_delegation_token,
             LIST_PARTITION_REASSIGNMENTS: self.list_partition_reassignments,
             DESCRIBE_CLIENT_QUOTAS: self.describe_client_quotas,
             DESCRIBE_USER_SCRAM_CREDENTIALS: self.describe_user_scram_credentials,
-            LIST_CONFIG_RESOURCES: self.list_config_resources,
-        }
-
-    # ---- Configurations ----
-
-    async def describe_configs(self, request: Request, _caller: Caller) -> Answer:
-        """What was set of each resource; what brokers had by default the metadata does not say."""
-        return {
-            "results": [
-                {
-                    "resource_type": each.resource_type,
-                    "resource_name": each.resource_name,
-                    **self._configs(each, with_synonyms=bool(request.body.include_synonyms)),
-                }
-                for each in request.body.resources
-            ]
-        }
-
-    async def list_config_resources(self, request: Request, _caller: Caller) -> Answer:
-        """Topics, the one node, and the groups and client metrics for which something is set.
-
-        In version 0 only the client metrics. Follows ``KafkaApis.handleListConfigResources``.
-        """
-        if request.version == 0:
-            wanted = [_CLIENT_METRICS]
-        else:
-            wanted = list(dict.fromkeys(request.body.resource_types)) or list(_RESOURCES)
-        if any(each not in _RESOURCES for each in wanted):
-            return {"error_code": ErrorCode.unsupported_version, "config_resources": ()}
-        return {
-            "config_resources": [
-                {"resource_name": name, "resource_type": kind}
-                for kind in wanted
-                for name in self._resources(kind)
-            ]
-        }
-
-    def _resources(self, kind: int) -> list[str]:
-        if kind == _TOPIC:
-            return list(self._cluster.topics)
-        if kind == _BROKER:
-            return [str(self._cluster.node_id)]
-        prefix = f"{_RESOURCES[kind]}:"
-        configs = self._image.of(EntityKind.CONFIG)
-        return [each.removeprefix(prefix) for each in configs if each.startswith(prefix)]
-
-    def _configs(self, asked: Any, *, with_synonyms: bool) -> Answer:
-        kind, name = asked.resource_type, asked.resource_name
-        if kind not in _RESOURCES:
-            return _no_configs(ErrorCode.invalid_request, "only configurations that are stored")
-        if kind == _TOPIC and name not in self._cluster.topics:
-            return _no_configs(ErrorCode.unknown_topic_or_partition, f"no topic {name}")
-        sources = [(_SOURCES.get(kind, _BROKER_SOURCE if name else _EVERY_BROKER_SOURCE), name)]
-        if kind == _BROKER and name:
-            sources.append((_EVERY_BROKER_SOURCE, ""))
-        found: dict[str, list[Answer]] = {}
-        configs = self._image.of(EntityKind.CONFIG)
-        for source, own in sources:
-            values = config_row(configs.get(f"{_RESOURCES[kind]}:{own}", {}))
-            for key, value in values.items():
-                is_secret = value == REDACTED
-                found.setdefault(key, []).append(
-                    {
-                        "name": key,
-                        "value": None if is_secret else value,
-                        "is_sensitive": is_secret,
-                        "config_source": source,
-                        "source": source,
-                    }
-                )
-        wanted = asked.configuration_keys
-        return {
-            "error_message": None,
-            "configs": [
-                {
-                    **values[0],
-                    "read_only": False,
-                    "synonyms": values if with_synonyms else (),
-                    "documentation": None,
-                }
-                for key, values in found.items()
-                if wanted is None or not wanted or key in wanted
-            ],
         }
 
     # ---- Who may do what ----
@@ -298,10 +200,6 @@ class MetadataAnswers:
             ]
             topics += [{"name": topic.name, "partitions": moving}] if moving else []
         return {"error_message": None, "topics": topics}
-
-
-def _no_configs(error: ErrorCode, why: str) -> Answer:
-    return {"error_code": error, "error_message": why, "configs": ()}
 
 
 def _credentials(user: str, infos: list[Answer] | None, count: int) -> Answer:

@@ -11,6 +11,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from kdump.errors import KdumpError, UsageProblem
+from kdump.formats.kafka_versions import KafkaVersion
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, COORDINATOR_TOPICS, TopicPartition
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.metadata.metadata_copies import read_copies
@@ -29,9 +30,11 @@ from kdump.serve.served_log import CommittedReaders, ServedLog
 from kdump.serve.served_log_0_7 import ServedLog07
 from kdump.serve.served_notices import ServedNotices
 from kdump.serve.verified_batches import VerifiedBatches
+from kdump.state.metadata.cluster import Configs, cluster_view
 from kdump.state.metadata.metadata_entities import PartitionRegistration
 from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
 from kdump.state.metadata.metadata_replay import END, CopyReplay
+from kdump.state.metadata.settings import Settings
 
 NO_EPOCH: Final = -1
 
@@ -44,6 +47,8 @@ class ServeRequest(Struct, frozen=True):
         image: the cluster's metadata; None if there is none.
         broker_id: serve the replicas of this broker; None for the most advanced ones.
         skips_damage: whether damaged batches are left out.
+        server_properties: of a broker; None if its file was not given.
+        kafka_version: of the brokers; None for that of the metadata.
     """
 
     directories: Sequence[LogDirectory]
@@ -51,6 +56,8 @@ class ServeRequest(Struct, frozen=True):
     selection: PartitionSelection
     broker_id: int | None = None
     skips_damage: bool = False
+    server_properties: Configs | None = None
+    kafka_version: KafkaVersion | None = None
 
 
 class ServedPartition(Struct, frozen=True):
@@ -97,6 +104,7 @@ class ServedCluster:
         cluster_id: None if the log directories do not say.
         topics: by name.
         image: the cluster's metadata; None if there is none.
+        settings: of the one node.
         directories: all that were named.
         not_chosen: how many replicas are not served, because another one of the partition is.
         other_topics: replicas of topics whose name another topic has, by the cluster's metadata if
@@ -107,6 +115,7 @@ class ServedCluster:
     cluster_id: str | None
     topics: Mapping[str, ServedTopic]
     image: MetadataImage | None
+    settings: Settings
     directories: Sequence[LogDirectory]
     not_chosen: int
     other_topics: tuple[Replica, ...]
@@ -178,11 +187,18 @@ def open_cluster(
     if (said := left_in_copies(selected, logs.keys(), "served")) is not None:
         notices.note(said)
     keys = {*logs, *(key for key in registrations if request.selection.matches(str(key), key))}
+    node_id = min(known_nodes, default=0) if request.broker_id is None else request.broker_id
     return ServedCluster(
-        node_id=min(known_nodes, default=0) if request.broker_id is None else request.broker_id,
+        node_id=node_id,
         cluster_id=_cluster_id(request.directories),
         topics=_topics(keys, logs, registrations, ids),
         image=request.image,
+        settings=Settings(
+            broker=request.server_properties,
+            cluster=None if request.image is None else cluster_view(request.image),
+            node_id=node_id,
+            given_version=request.kafka_version,
+        ),
         directories=request.directories,
         not_chosen=len(chosen.others),
         other_topics=tuple(other_topics),

@@ -22,6 +22,7 @@ from kdump.serve.authentication import (
     illegal_state,
 )
 from kdump.serve.authorization import RULES, Access, Authorization
+from kdump.serve.config_answers import DESCRIBE_CONFIGS, LARGEST_CONFIGS_BYTES, ConfigAnswers
 from kdump.serve.fetch_answers import LARGEST_FETCH_BYTES, FetchAnswers
 from kdump.serve.finding_answers import FindingAnswers
 from kdump.serve.group_answers import GroupAnswers
@@ -101,6 +102,8 @@ class ProtocolServer:
     _requests: MemoryBudget = field(init=False)
     _responses: MemoryBudget = field(init=False)
     _decoded: MemoryBudget = field(init=False)
+    _described: MemoryBudget = field(init=False)
+    _configs: ConfigAnswers | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _server: asyncio.Server | None = None
 
@@ -122,6 +125,8 @@ class ProtocolServer:
         if self.cluster.image is not None:
             self._answers |= MetadataAnswers(serving, self.cluster.image).handlers()
             self._answers |= QuorumAnswers(serving, self.cluster.image).handlers()
+            self._configs = ConfigAnswers(serving, self.cluster.image)
+            self._answers |= self._configs.handlers()
         offered = frozenset({*self._answers, FETCH})
         if self.admission.identities is not None:
             offered = offered & RULES.keys() | AUTHENTICATING
@@ -130,6 +135,7 @@ class ProtocolServer:
         self._requests = MemoryBudget(_REQUESTS_BYTES)
         self._responses = MemoryBudget(_RESPONSES_BYTES)
         self._decoded = MemoryBudget(_DECODED_BYTES)
+        self._described = MemoryBudget(LARGEST_CONFIGS_BYTES)
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Begin to take connections; gives the address.
@@ -321,11 +327,26 @@ class ProtocolServer:
             async with self._request(reader, LARGEST_REQUEST_BYTES, self._offered) as request:
                 if request.api_key == FETCH:
                     await self._fetch(request, writer, access)
+                elif request.api_key == DESCRIBE_CONFIGS and self._configs is not None:
+                    await self._describe_configs(request, writer, access, self._configs)
                 else:
                     answer = await self._answer(request, caller, access)
                     await self._send(writer, encode_response(request, answer))
             # Who sends many requests at once does not keep others waiting.
             await asyncio.sleep(0)
+
+    async def _describe_configs(
+        self,
+        request: Request,
+        writer: asyncio.StreamWriter,
+        access: Access | None,
+        configs: ConfigAnswers,
+    ) -> None:
+        """Answer what is much larger than the request, and takes long to encode."""
+        size_bytes = configs.size_bytes(request)
+        async with self._described.hold(size_bytes, size_bytes):
+            answer = await self._answer(request, self._caller(writer), access)
+            await self._send(writer, await self._threads.run(encode_response, request, answer))
 
     async def _answer(self, request: Request, caller: Caller, access: Access | None) -> Answer:
         if request.api_key in AUTHENTICATING:

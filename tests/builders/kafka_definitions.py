@@ -1,8 +1,8 @@
 """What a Kafka defines: messages as the text files of kdump's schemas, and levels of features.
 
 ``./dev kafka-definitions`` writes the files from the jars of the newest Kafka that kdump knows, the
-version in ``tests/java/newest/pom.xml``. ``tests/differential/test_newest_kafka.py`` holds the
-files and kdump's other tables to those jars.
+version in ``tests/java/newest/pom.xml``, and then those of ``kafka_configs.py``.
+``tests/differential/test_newest_kafka.py`` holds the files and kdump's other tables to those jars.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from builders import kafka_jars
+from builders.kafka_configs import DEFINITIONS, definitions_text
 from kdump.check import topic_configs
 from kdump.formats.feature_levels import HIGHEST_LEVELS, METADATA_VERSION, METADATA_VERSIONS
 
@@ -171,6 +172,8 @@ def _write_schemas() -> None:
     for path, text in schema_files(jars).items():
         path.write_text(text)
     print(*unknown_levels(f"{jars}{os.sep}*"), sep="\n")
+    classpaths = kafka_jars.programs_classpath(), kafka_jars.newest_cluster_classpath()
+    DEFINITIONS.write_text(definitions_text(*classpaths))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import hashlib
 import socket
 import threading
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -238,7 +238,10 @@ def exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def opened(
-    *paths: Path | Location, skips_damage: bool = False, broker_id: int | None = None
+    *paths: Path | Location,
+    skips_damage: bool = False,
+    broker_id: int | None = None,
+    server_properties: Mapping[str, str] | None = None,
 ) -> RunningServer:
     """A server of log directories; it runs while its context is open."""
     problems = Diagnostics()
@@ -253,6 +256,7 @@ def opened(
         PartitionSelection(),
         broker_id,
         skips_damage,
+        server_properties,
     )
 
     def fail(_replica: object, failure: OSError) -> None:

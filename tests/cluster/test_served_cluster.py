@@ -12,6 +12,7 @@ from builders.cluster_disks import KILLED, ClusterDisks
 from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
 from builders.cluster_story import GROUPS, STREAMS
 from builders.serving import RunningServer, opened
+from kdump.cli.options.config_options import read_properties
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow, ON_BOTH_KAFKAS]
 
@@ -19,7 +20,10 @@ pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow, ON_B
 @pytest.fixture(scope="module")
 def server(cluster_disks: ClusterDisks) -> Iterator[RunningServer]:
     disks = [disk for node in cluster_disks.nodes for disk in node.disks]
-    with opened(*(cluster_disks.folder / KILLED / disk for disk in disks)) as running:
+    folder = cluster_disks.folder / KILLED
+    node_id = min(node.node_id for node in cluster_disks.nodes)
+    properties = read_properties(folder / f"{node_id}.properties")
+    with opened(*(folder / disk for disk in disks), server_properties=properties) as running:
         yield running
 
 
@@ -69,6 +73,17 @@ def test_the_node_that_stands_for_all_has_its_own_configuration(
     others = {f"BROKER {each}" for each in cluster_disks.said["brokers"] if each != node}
     said = cluster_disks.said["configs"]
     assert found["configs"] == {name: said[name] for name in said.keys() - others}
+
+
+def test_all_configurations_are_described_as_the_cluster_did(
+    found: dict[str, Any], cluster_disks: ClusterDisks
+) -> None:
+    (node,) = found["brokers"]
+    others = {f"BROKER {each}" for each in cluster_disks.said["brokers"] if each != node}
+    said = cluster_disks.said["whole_configs"]
+    assert found["whole_configs"].keys() == said.keys() - others
+    for resource, configs in found["whole_configs"].items():
+        assert configs == said[resource], resource
 
 
 def test_the_node_that_stands_for_all_has_all_partitions(

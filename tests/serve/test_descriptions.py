@@ -114,42 +114,6 @@ def test_producers_are_described(dead_cluster: RunningServer, said: dict[str, An
 # ---- The metadata ----
 
 
-def configs_of(server: RunningServer, kind: int, name: str, *keys: str) -> dict[str, str | None]:
-    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": keys or None}
-    (found,) = server.ask(32, 4, resources=[asked]).results
-    assert found.error_code is ErrorCode.none
-    return {each.name: each.value for each in found.configs}
-
-
-def test_the_configurations_of_topics(dead_cluster: RunningServer, said: dict[str, Any]) -> None:
-    for name, topic in said["topics"].items():
-        assert configs_of(dead_cluster, 2, name) == topic["configs"], name
-    assert configs_of(dead_cluster, 2, "orders", "retention.ms") == {
-        "retention.ms": "3153600000003"
-    }
-
-
-def test_unknown_resources_have_no_configuration(dead_cluster: RunningServer) -> None:
-    asked = [
-        {"resource_type": kind, "resource_name": "nothing", "configuration_keys": None}
-        for kind in (2, 8)
-    ]
-    found = dead_cluster.ask(32, 4, resources=asked).results
-    assert [each.error_code for each in found] == [
-        ErrorCode.unknown_topic_or_partition,
-        ErrorCode.invalid_request,
-    ]
-
-
-def test_resources_with_configurations_are_listed(dead_cluster: RunningServer) -> None:
-    found = dead_cluster.ask(74, 1, resource_types=[2, 4]).config_resources
-    topics = {each.resource_name for each in found if each.resource_type == 2}
-    assert topics == dead_cluster.cluster.topics.keys()
-    assert [each.resource_name for each in found if each.resource_type == 4] == ["1"]
-    odd = dead_cluster.ask(74, 1, resource_types=[99])
-    assert odd.error_code is ErrorCode.unsupported_version
-
-
 def acls(server: RunningServer, **filters: Any) -> list[tuple[Any, ...]]:
     usual: dict[str, Any] = {
         "resource_type_filter": 1,

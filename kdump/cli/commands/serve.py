@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kdump.cli.options.config_options import (
+    kafka_version_option,
+    read_properties,
+    server_properties_option,
+)
 from kdump.cli.options.parameters import paths_argument
 from kdump.cli.options.remote_option import remote_option, with_remote
 from kdump.cli.options.selection_options import nothing_selected, selection_options
@@ -19,7 +24,10 @@ from kdump.storage.location import Location
 from kdump.words import counted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.formats.kafka_versions import KafkaVersion
     from kdump.log.directory import LogDirectory
     from kdump.log.remote_files import RemotePlace
     from kdump.log.replicas import Replica
@@ -112,6 +120,8 @@ def _is_loopback(host: str) -> bool:
     is_flag=True,
     help="Leave out damaged batches (default: a fetch fails where they begin).",
 )
+@server_properties_option
+@kafka_version_option
 @selection_options
 @remote_option
 def command(
@@ -124,6 +134,8 @@ def command(
     allow_anyone: bool,
     broker_id: int | None,
     skip_damaged: bool,
+    server_properties: Path | None,
+    kafka_version: KafkaVersion | None,
     selection: PartitionSelection,
     remote: RemotePlace | None,
 ) -> ExitStatus:
@@ -144,6 +156,7 @@ def command(
         allow_anyone=allow_anyone,
     )
     _require_kio()
+    broker = None if server_properties is None else read_properties(server_properties)
     from kdump.serve.admission import Admission, tls_context
     from kdump.serve.served_cluster import ServeRequest, open_cluster
     from kdump.serve.served_notices import ServedNotices
@@ -161,6 +174,8 @@ def command(
             selection,
             broker_id,
             skip_damaged,
+            broker,
+            kafka_version,
         )
 
         def failed(replica: Replica, failure: OSError) -> None:

@@ -86,6 +86,20 @@ def _config_arguments(
     return ConfigArguments(by_hand, broker, metadata, tuple(words), kafka_version)
 
 
+server_properties_option: Final = click.option(
+    "--server-properties",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Read broker properties from FILE; what it does not set has Kafka's default.",
+)
+kafka_version_option: Final = click.option(
+    "--kafka-version",
+    type=KafkaVersionParameter(),
+    metavar="VERSION",
+    help="Follow the rules of this Kafka, such as 4.3.1 or 4.4 (default: that of the "
+    "broker, by the cluster's metadata; else the newest that kdump knows).",
+)
+
 config_options: Final = option_group(
     "config",
     _config_arguments,
@@ -105,19 +119,8 @@ config_options: Final = option_group(
         help="Read the cluster's metadata from __cluster_metadata-0 in DIR (default: from the "
         "log directories themselves).",
     ),
-    click.option(
-        "--server-properties",
-        metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Read broker properties from FILE; what it does not set has Kafka's default.",
-    ),
-    click.option(
-        "--kafka-version",
-        type=KafkaVersionParameter(),
-        metavar="VERSION",
-        help="Follow the rules of this Kafka, such as 4.3.1 or 4.4 (default: that of the "
-        "broker, by the cluster's metadata; else the newest that kdump knows).",
-    ),
+    server_properties_option,
+    kafka_version_option,
 )
 """Adds the configuration options, as the argument ``config``: :class:`ConfigArguments`."""
 

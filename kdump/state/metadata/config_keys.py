@@ -37,7 +37,7 @@ _HOUR_MS: Final = 3_600_000
 _LEAST_SEGMENT_BYTES: Final = 1 << 20
 BLANKS: Final = "".join(map(chr, range(0x21)))
 """The characters that ``String.trim`` removes."""
-_COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
+COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
 
 
 class CleanupPolicy(enum.Enum):
@@ -201,12 +201,12 @@ def _parse_ratio(text: str) -> float:
 
 def _policies(text: str) -> frozenset[CleanupPolicy]:
     """Follows ``ConfigDef.ValidList.in``: an empty list is valid, an empty item is not."""
-    return frozenset(map(CleanupPolicy, _COMMA.split(text) if text else []))
+    return frozenset(map(CleanupPolicy, COMMA.split(text) if text else []))
 
 
 def _stored_policies(text: str) -> frozenset[CleanupPolicy]:
     """Follows ``LogConfig`` for values that an older broker accepted."""
-    return frozenset(CleanupPolicy(word.lower()) for word in _COMMA.split(text) if word)
+    return frozenset(CleanupPolicy(word.lower()) for word in COMMA.split(text) if word)
 
 
 POLICY: Final = TopicProperty(_policy(CLEANUP_POLICY), (_policy("log.cleanup.policy"),))

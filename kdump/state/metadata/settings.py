@@ -24,6 +24,7 @@ from kdump.formats import names
 from kdump.formats.feature_levels import METADATA_VERSION
 from kdump.formats.java.java_numbers import parse_int
 from kdump.formats.kafka_versions import NEWEST, KafkaVersion, version_with_level
+from kdump.formats.server_properties import NODE_IDS
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
 from kdump.log.partition import Partition
 from kdump.log.selection import only_metadata
@@ -61,10 +62,9 @@ _DAY_MS: Final = 24 * _HOUR_MS
 DEFAULT_OFFSETS_RETENTION_MS: Final = 7 * _DAY_MS
 """Kafka's default of ``offsets.retention.minutes``."""
 _INT64_MAX: Final = 2**63 - 1
-_EVERY_BROKER: Final = ""
+EVERY_BROKER: Final = ""
 _COMPACTED_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics that a broker creates with ``cleanup.policy=compact``."""
-_NODE_IDS: Final = ("node.id", "broker.id")
 _GENERATED: Final = -1
 """The id in the file of a broker that got its id from ZooKeeper."""
 
@@ -304,7 +304,7 @@ class Settings:
         yield _Properties(self.given, SettingSource.GIVEN)
         dynamic = {} if self.cluster is None else self.cluster.broker_configs
         yield _Properties(dynamic.get(str(self.node_id), {}), SettingSource.BROKER)
-        yield _Properties(dynamic.get(_EVERY_BROKER, {}), SettingSource.EVERY_BROKER)
+        yield _Properties(dynamic.get(EVERY_BROKER, {}), SettingSource.EVERY_BROKER)
         if self.broker is not None:
             yield _Properties(self.broker, SettingSource.FILE)
 
@@ -443,7 +443,7 @@ def _is_metadata(partition: Partition) -> bool:
 
 def _require_node(directory: LogDirectory, node_id: int | None, broker: Configs) -> None:
     """Reject another broker's file: a broker with it does not start on the directory."""
-    for key in _NODE_IDS:
+    for key in NODE_IDS:
         configured = parse_int(broker[key].strip()) if key in broker else None
         if None not in (configured, node_id) and configured not in (node_id, _GENERATED):
             raise UsageProblem(

@@ -12,6 +12,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.DescribeConfigsOptions;
 import org.apache.kafka.clients.admin.GroupListing;
 import org.apache.kafka.clients.admin.ListConfigResourcesOptions;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsSpec;
@@ -53,6 +54,7 @@ final class ClusterDescription {
         found.put("groups", groups(ClusterHost.words(expected)));
         found.put("transactions", transactions());
         found.put("configs", configs(brokers));
+        found.put("whole_configs", wholeConfigs(brokers));
         found.put("acls", admin.describeAcls(AclBindingFilter.ANY).values().get().stream()
             .map(AclBinding::toString).sorted().toList());
         found.put("scram", scram());
@@ -202,14 +204,7 @@ final class ClusterDescription {
 
     /** What was set of topics, brokers and groups: names and values by resource. */
     private Map<String, Object> configs(List<Integer> brokers) throws Exception {
-        List<ConfigResource> resources = new ArrayList<>();
-        for (String topic : admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get()) {
-            resources.add(new ConfigResource(ConfigResource.Type.TOPIC, topic));
-        }
-        brokers.forEach(id -> resources.add(new ConfigResource(ConfigResource.Type.BROKER, id.toString())));
-        resources.add(new ConfigResource(ConfigResource.Type.BROKER, ""));
-        resources.addAll(admin.listConfigResources(Set.of(ConfigResource.Type.GROUP),
-            new ListConfigResourcesOptions()).all().get());
+        List<ConfigResource> resources = resources(brokers);
         Map<String, Object> found = new TreeMap<>();
         admin.describeConfigs(resources).all().get().forEach((resource, config) -> {
             Map<String, String> own = new TreeMap<>();
@@ -218,6 +213,33 @@ final class ClusterDescription {
             if (!own.isEmpty()) {
                 found.put(resource.type() + " " + resource.name(), own);
             }
+        });
+        return found;
+    }
+
+    private List<ConfigResource> resources(List<Integer> brokers) throws Exception {
+        List<ConfigResource> resources = new ArrayList<>();
+        for (String topic : admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get()) {
+            resources.add(new ConfigResource(ConfigResource.Type.TOPIC, topic));
+        }
+        brokers.forEach(id -> resources.add(new ConfigResource(ConfigResource.Type.BROKER, id.toString())));
+        resources.add(new ConfigResource(ConfigResource.Type.BROKER, ""));
+        resources.addAll(admin.listConfigResources(Set.of(ConfigResource.Type.GROUP),
+            new ListConfigResourcesOptions()).all().get());
+        return resources;
+    }
+
+    /** All properties of topics, brokers, groups and client metrics, as {@code kafka-configs --describe --all} has them. */
+    private Map<String, Object> wholeConfigs(List<Integer> brokers) throws Exception {
+        List<ConfigResource> resources = new ArrayList<>(resources(brokers));
+        resources.add(new ConfigResource(ConfigResource.Type.GROUP, "nobody"));
+        resources.add(new ConfigResource(ConfigResource.Type.CLIENT_METRICS, "nothing"));
+        DescribeConfigsOptions options = new DescribeConfigsOptions().includeSynonyms(true);
+        Map<String, Object> found = new TreeMap<>();
+        admin.describeConfigs(resources, options).all().get().forEach((resource, config) -> {
+            Map<String, String> all = new TreeMap<>();
+            config.entries().forEach(each -> all.put(each.name(), each.toString()));
+            found.put(resource.type() + " " + resource.name(), all);
         });
         return found;
     }
