@@ -6,14 +6,14 @@ import contextlib
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
 
 from kdump.formats import record_batch
-from kdump.formats.names import FileKind, TopicPartition
+from kdump.formats.names import TopicPartition
 from kdump.jobs.lookup import (
     Found,
     LookupAnswer,
@@ -27,9 +27,10 @@ from kdump.log.lock_holders import is_in_use_around
 from kdump.log.replicas import Replica
 from kdump.log.settled_listing import ATTEMPTS
 from kdump.log.special_times import IsolationLevel, SpecialTime
-from kdump.log.valid_windows import Damage, segment_part, valid_windows
+from kdump.log.valid_windows import Damage
 from kdump.scan.batches import BatchColumns, Flags
 from kdump.scan.control_batches import is_control
+from kdump.serve.look_ahead import LookAhead
 from kdump.serve.stored_batches import (
     LEAST_RANGE_BYTES,
     SentRange,
@@ -39,7 +40,6 @@ from kdump.serve.stored_batches import (
 from kdump.serve.verified_batches import SegmentBatches, VerifiedBatches
 from kdump.state.epochs.epoch_history import EpochEnd, EpochHistory
 from kdump.state.transactions.transaction_outcomes import (
-    Step,
     TransactionOutcomes,
     TransactionState,
     is_in_transaction,
@@ -49,7 +49,6 @@ from kdump.storage.location import Location, StoredFile
 
 _MOST_READERS: Final = 16
 """So many readers of committed records go on where they were; others look ahead again."""
-_AHEAD_BYTES: Final = 256 << 10
 
 
 class OffsetOutOfRange(Exception):
@@ -73,14 +72,21 @@ class FetchedBatches(Struct, frozen=True):
     aborted: tuple[tuple[int, int], ...] | None
 
 
+class CommittedReader(NamedTuple):
+    """How transactions end ahead of a reader."""
+
+    outcomes: TransactionOutcomes
+    ahead: LookAhead
+
+
 class CommittedReaders:
-    """How transactions end ahead of readers, to go on with at the offset that comes next."""
+    """The readers of committed records, to go on with at the offset that comes next."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._readers: OrderedDict[tuple[TopicPartition, int], TransactionOutcomes] = OrderedDict()
+        self._readers: OrderedDict[tuple[TopicPartition, int], CommittedReader] = OrderedDict()
 
-    def pop(self, key: TopicPartition, offset: int) -> TransactionOutcomes | None:
+    def pop(self, key: TopicPartition, offset: int) -> CommittedReader | None:
         """Take the reader that has come to an offset of a partition."""
         with self._lock:
             return self._readers.pop((key, offset), None)
@@ -91,10 +97,10 @@ class CommittedReaders:
             for each in [each for each in self._readers if each[0] == key]:
                 del self._readers[each]
 
-    def put(self, key: TopicPartition, offset: int, outcomes: TransactionOutcomes) -> None:
+    def put(self, key: TopicPartition, offset: int, reader: CommittedReader) -> None:
         """Keep a reader for the fetch that goes on at an offset."""
         with self._lock:
-            self._readers[key, offset] = outcomes
+            self._readers[key, offset] = reader
             if len(self._readers) > _MOST_READERS:
                 self._readers.popitem(last=False)
 
@@ -347,43 +353,18 @@ class ServedLog(Struct):
         number = found.parts[0][0]
         if not any(_has_transactions(batches) for _, batches in found.parts):
             return ()
-        outcomes = self.readers.pop(self.key, offset)
-        if outcomes is None:
+        reader = self.readers.pop(self.key, offset)
+        if reader is None:
             position = int(found.parts[0][1].position[0])
-            outcomes = TransactionOutcomes(self._ahead(number, position), lambda _damage: None)
-        aborted: list[tuple[int, int]] = []
-        left_out: set[int] = set()
-        undecided: set[int] = set()
-        for at, (segment, batches) in enumerate(found.parts):
-            states = outcomes.states(batches).tolist()
-            markers = (is_in_transaction(batches) & is_control(batches)).tolist()
-            ids, offsets = batches.producer_id.tolist(), batches.base_offset.tolist()
-            for row, (state, producer_id) in enumerate(zip(states, ids, strict=True)):
-                is_end = markers[row] or state == TransactionState.COMMITTED
-                if is_end and producer_id in undecided:
-                    found.cut(at, segment, batches.rows(slice(0, row)))
-                    return tuple(aborted)
-                if is_end:
-                    left_out.discard(producer_id)
-                elif state != TransactionState.NONE:
-                    if producer_id not in left_out:
-                        aborted.append((producer_id, offsets[row]))
-                        left_out.add(producer_id)
-                    if state == TransactionState.OPEN:
-                        undecided.add(producer_id)
-        self.readers.put(self.key, int(found.parts[-1][1].last_offset[-1]) + 1, outcomes)
-        return tuple(aborted)
-
-    def _ahead(self, first: int, position: int) -> Iterator[Step]:
-        """The batches from a byte of a segment on, to look ahead for markers."""
-        partition = self.replica.partition
-        for number, (segment, following) in enumerate(partition.with_following()):
-            if number < first:
-                continue
-            part = segment_part(segment, following, position if number == first else 0)
-            with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-                for step in valid_windows(log, part, window_bytes=_AHEAD_BYTES):
-                    yield Step(step, False)
+            ahead = LookAhead(self.replica.partition, number, position)
+            reader = CommittedReader(TransactionOutcomes(ahead, lambda _damage: None), ahead)
+        try:
+            aborted, is_cut = _aborted(found, reader.outcomes)
+        finally:
+            reader.ahead.rest()
+        if not is_cut:
+            self.readers.put(self.key, int(found.parts[-1][1].last_offset[-1]) + 1, reader)
+        return aborted
 
 
 class _Taken(Struct):
@@ -500,6 +481,33 @@ def empty_batch(offset: int, end: int) -> bytes:
         records_count=0,
     )
     return record_batch.encode_batch(header, b"")
+
+
+def _aborted(
+    found: _Taken, outcomes: TransactionOutcomes
+) -> tuple[tuple[tuple[int, int], ...], bool]:
+    """The producers to leave out, and whether the fetch had to end before its last batch."""
+    aborted: list[tuple[int, int]] = []
+    left_out: set[int] = set()
+    undecided: set[int] = set()
+    for at, (segment, batches) in enumerate(found.parts):
+        states = outcomes.states(batches).tolist()
+        markers = (is_in_transaction(batches) & is_control(batches)).tolist()
+        ids, offsets = batches.producer_id.tolist(), batches.base_offset.tolist()
+        for row, (state, producer_id) in enumerate(zip(states, ids, strict=True)):
+            is_end = markers[row] or state == TransactionState.COMMITTED
+            if is_end and producer_id in undecided:
+                found.cut(at, segment, batches.rows(slice(0, row)))
+                return tuple(aborted), True
+            if is_end:
+                left_out.discard(producer_id)
+            elif state != TransactionState.NONE:
+                if producer_id not in left_out:
+                    aborted.append((producer_id, offsets[row]))
+                    left_out.add(producer_id)
+                if state == TransactionState.OPEN:
+                    undecided.add(producer_id)
+    return tuple(aborted), False
 
 
 def _has_transactions(batches: BatchColumns) -> bool:
