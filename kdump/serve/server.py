@@ -62,6 +62,8 @@ _READ_AHEAD_BYTES: Final = 16 << 10
 _MOST_CONNECTIONS: Final = 2000
 _STALLED_S: Final = 60.0
 """A client that neither sends the rest of a request nor takes a response is disconnected."""
+_GLANCE_S: Final = 1.0
+"""So often it is looked whether a client that waits is still there."""
 _FAREWELL_S: Final = 0.5
 _MOST_TLS_CONNECTIONS: Final = 200
 """Each has buffers of a quarter of a MiB."""
@@ -326,7 +328,7 @@ class ProtocolServer:
         while True:
             async with self._request(reader, LARGEST_REQUEST_BYTES, self._offered) as request:
                 if request.api_key == FETCH:
-                    await self._fetch(request, writer, access)
+                    await self._fetch(request, reader, writer, access)
                 elif request.api_key == DESCRIBE_CONFIGS and self._configs is not None:
                     await self._describe_configs(request, writer, access, self._configs)
                 else:
@@ -360,14 +362,18 @@ class ProtocolServer:
         return await self._authorization.answer(request, access, ask)
 
     async def _fetch(
-        self, request: Request, writer: asyncio.StreamWriter, access: Access | None
+        self,
+        request: Request,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        access: Access | None,
     ) -> None:
         wanted = max(_LEAST_FETCH_BYTES, min(request.body.max_bytes, LARGEST_FETCH_BYTES))
         async with self._responses.hold(wanted, _LEAST_FETCH_BYTES) as held:
             with FilesToSend() as files:
                 response, wait_s = await self._fetched(request, access, held.size_bytes, files)
                 self._responses.resize(held, response.held_bytes)
-                await asyncio.sleep(wait_s)
+                await _wait(reader, wait_s)
                 await self._send(writer, response)
 
     async def _fetched(
@@ -454,6 +460,20 @@ class ProtocolServer:
         except OSError as failure:
             self.notices.note(f"{part.file.location}: {reason_of(failure)}")
             raise
+
+
+async def _wait(reader: asyncio.StreamReader, wait_s: float) -> None:
+    """Wait, as long as the client does.
+
+    Raises:
+        EOFError: it is gone.
+    """
+    while wait_s > _GLANCE_S:
+        await asyncio.sleep(_GLANCE_S)
+        wait_s -= _GLANCE_S
+        if reader.at_eof():
+            raise EOFError
+    await asyncio.sleep(wait_s)
 
 
 def _decoded_bytes(data: bytes) -> int:

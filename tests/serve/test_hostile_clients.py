@@ -6,15 +6,18 @@ import contextlib
 import random
 import resource
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from builders.batches import batches
 from builders.log_directories import write_log_directory, write_partition
-from builders.serving import RunningServer, framed, opened, received
+from builders.serving import PATIENCE_S, RunningServer, framed, opened, received
 from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import decode_request, versions_of
 from kdump.serve.server import LARGEST_QUESTION_BYTES, LARGEST_REQUEST_BYTES
@@ -163,3 +166,36 @@ def test_a_client_that_takes_no_response_holds_nobody_up(server: RunningServer) 
     assert fetch(server, 0).records == b"".join(batches(10))
     for each in slow:
         each.close()
+
+
+POLL = framed(
+    1,
+    12,
+    replica_id=-1,
+    max_wait=timedelta(minutes=1),
+    min_bytes=1,
+    max_bytes=1 << 20,
+    topics=[
+        {
+            "topic": "orders",
+            "partitions": [{"partition": 0, "fetch_offset": 30, "partition_max_bytes": 1 << 20}],
+        }
+    ],
+    forgotten_topics_data=[],
+)
+"""A fetch at the end of the log, which waits for a minute."""
+
+
+def test_a_consumer_that_leaves_while_it_waits_is_forgotten(server: RunningServer) -> None:
+    before = open_descriptors()
+    for _ in range(20):
+        with server.connect() as connection:
+            connection.sendall(POLL)
+    until = time.monotonic() + PATIENCE_S
+    while open_descriptors() > before:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
