@@ -126,6 +126,7 @@ def test_changed_requests_are_decoded_or_refused() -> None:
             decode_request(bytes(data[: rng.randint(8, len(data))]), KEYS)
 
 
+@pytest.mark.slow
 def test_requests_for_a_hundred_thousand_partitions_wait_for_each_other(
     server: RunningServer,
 ) -> None:
