@@ -262,7 +262,7 @@ class ServedLog(Struct):
         if offset >= end:
             return FetchedBatches(StoredBatches(), aborted)
         with self._lock, contextlib.ExitStack() as files:
-            found = _Taken(max_bytes, at_least_one, files)
+            found = _Taken(max_bytes, at_least_one, files, written=self._written())
             self._take(found, offset, end)
             if is_committed and found.parts:
                 aborted = self._aborted(found, offset)
@@ -270,6 +270,11 @@ class ServedLog(Struct):
                 filler = empty_batch(offset, found.lost_end)
                 return FetchedBatches(StoredBatches((filler,)), aborted)
             return FetchedBatches(found.stored(to_send), aborted)
+
+    def _written(self) -> int | None:
+        """The number of the segment that a broker is writing; None if none is."""
+        partition = self.replica.partition
+        return len(partition.segments) - 1 if is_in_use_around(partition.path) else None
 
     def _take(self, found: _Taken, offset: int, end: int) -> None:
         """Choose the batches of a fetch; it ends before damage and after so many bytes."""
@@ -375,21 +380,27 @@ class _Taken(Struct):
         at_least_one: whether the first batch may be larger.
         files: closes the logs.
         logs: by the number of the segment: another file may have the name by the time it is read.
+        modified_ns: when each was written last, before its batches were verified.
         parts: the batches.
         lost_end: the end of the offsets that damage leaves without a batch, up to where the
             consumer may read; None if there is a batch.
+        written: the segment to which a broker appends now and then: it is read, not sent.
     """
 
     max_bytes: int
     at_least_one: bool
     files: contextlib.ExitStack
     logs: dict[int, StoredFile] = field(default_factory=dict)
+    modified_ns: dict[int, int] = field(default_factory=dict)
     parts: list[tuple[int, BatchColumns]] = field(default_factory=list)
     lost_end: int | None = None
+    written: int | None = None
 
     def opened(self, segment: int, path: Location) -> StoredFile:
         """Open a log, until the fetch ends."""
         self.logs[segment] = log = self.files.enter_context(path.open_file())
+        if isinstance(log, LocalFile):
+            self.modified_ns[segment] = log.modified_ns()
         return log
 
     def close(self, segment: int) -> None:
@@ -420,7 +431,10 @@ class _Taken(Struct):
         parts = []
         for number, ranges in self._ranges().items():
             log = self.logs[number]
-            own = [_part(log, start, end, is_sent=to_send is not None) for start, end in ranges]
+            modified_ns = None
+            if to_send is not None and number != self.written:
+                modified_ns = self.modified_ns.get(number)
+            own = [_part(log, start, end, modified_ns) for start, end in ranges]
             if not any(isinstance(each, SentRange) for each in own):
                 self.close(number)
             parts += own
@@ -440,15 +454,20 @@ class _Taken(Struct):
         return found
 
 
-def _part(log: StoredFile, start: int, end: int, *, is_sent: bool) -> bytes | SentRange:
+def _part(log: StoredFile, start: int, end: int, modified_ns: int | None) -> bytes | SentRange:
     """Bytes of a log; as a range they are in the memory of the system.
+
+    Args:
+        modified_ns: when the log was written last; None if it has to be read.
 
     Raises:
         OSError: they cannot be read.
     """
-    if is_sent and isinstance(log, LocalFile) and end - start >= LEAST_RANGE_BYTES:
+    is_sent = modified_ns is not None and end - start >= LEAST_RANGE_BYTES
+    if is_sent and isinstance(log, LocalFile):
+        assert modified_ns is not None
         log.load(start, end)
-        return SentRange(log, start, end)
+        return SentRange(log, start, end, modified_ns)
     return read_stored(log, start, end)
 
 

@@ -423,6 +423,21 @@ class ProtocolServer:
             await writer.drain()
 
     async def _send_file(self, writer: asyncio.StreamWriter, part: SentRange) -> None:
+        """Send a range of a file; the last byte only if nobody wrote to the file meanwhile.
+
+        A response that is not complete counts for nothing.
+        """
+        last = part.end - 1
+        await self._send_range(writer, part._replace(end=last))
+        try:
+            data = await self._threads.run(read_stored, part.file, last, part.end)
+            part.require_unchanged()
+        except OSError as failure:
+            self.notices.note(f"{failure.filename}: {reason_of(failure)}")
+            raise
+        await self._send_bytes(writer, memoryview(data))
+
+    async def _send_range(self, writer: asyncio.StreamWriter, part: SentRange) -> None:
         """Let the system send a range of a file; what it does not send is read.
 
         That is all of it where the file system cannot send files, or the disk fails, and the rest

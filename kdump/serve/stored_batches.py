@@ -17,11 +17,25 @@ LEAST_RANGE_BYTES: Final = 64 << 10
 
 
 class SentRange(NamedTuple):
-    """Bytes of an open file; the end is exclusive."""
+    """Bytes of an open file; the end is exclusive.
+
+    Attributes:
+        modified_ns: when the file was written last, before its bytes were verified.
+    """
 
     file: LocalFile
     start: int
     end: int
+    modified_ns: int
+
+    def require_unchanged(self) -> None:
+        """Check that the file has the bytes that were verified.
+
+        Raises:
+            OSError: it was written meanwhile, or its state cannot be read.
+        """
+        if self.file.modified_ns() != self.modified_ns:
+            raise OSError(None, "the file was written while it was sent", str(self.file.location))
 
     @property
     def size_bytes(self) -> int:

@@ -192,6 +192,14 @@ class LocalFile(StoredFile):
             return None  # it has no name, and is gone when it is closed
         return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
+    def modified_ns(self) -> int:
+        """When it was written last.
+
+        Raises:
+            OSError: that cannot be read.
+        """
+        return os.fstat(self._descriptor).st_mtime_ns
+
     def fileno(self) -> int:
         """The descriptor, for who sends the file."""
         return self._descriptor

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from builders.batches import batch, record
+from builders.lock_holder import held_elsewhere
 from builders.log_directories import file_name, write_log_directory, write_partition
 from builders.serving import (
     PATIENCE_S,
@@ -174,6 +175,36 @@ def exactly_until_reset(connection: socket.socket, size: int) -> bytes:
     except ConnectionResetError:
         pass
     return data
+
+
+def test_a_file_that_is_written_while_it_is_sent_ends_the_connection(
+    server: RunningServer,
+) -> None:
+    log = second_log(server)
+    with slow_client(server) as connection:
+        connection.sendall(request(_ROLLED))
+        size = int.from_bytes(exactly(connection, 4), "big")
+        exactly(connection, _LITTLE_BYTES)
+        with log.open("r+b") as file:
+            file.seek(3 * _BATCH_BYTES)
+            file.write(b"x" * _BATCH_BYTES)
+        rest = size - _LITTLE_BYTES
+        assert len(exactly_until_reset(connection, rest)) < rest
+    assert f"{log}: the file was written while it was sent" in server.lines
+
+
+def test_a_segment_that_a_broker_appends_to_is_sent_all_the_same(server: RunningServer) -> None:
+    log = second_log(server)
+    with held_elsewhere(log.parent.parent), slow_client(server) as connection:
+        connection.sendall(request(_ROLLED))
+        size = int.from_bytes(exactly(connection, 4), "big")
+        begin = exactly(connection, _LITTLE_BYTES)
+        with log.open("ab") as file:
+            file.write(b"x" * 100)
+        data = begin + exactly(connection, size - _LITTLE_BYTES)
+    found = decoded(1, 12, data).responses[0].partitions[0].records
+    assert found
+    assert b"".join(stored()[_ROLLED:]).startswith(found)
 
 
 def test_a_file_that_is_replaced_while_it_is_sent_is_sent_as_it_was(
