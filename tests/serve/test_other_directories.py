@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from builders.in_process import run_kdump
+from builders.object_server import object_server
 from builders.packed import pack
 from builders.serving import Read, RunningServer, opened
 from builders.tiered_fixture import TieredFixture
@@ -81,6 +82,16 @@ def test_an_archive_is_served_as_its_directory(fixtures: Path, tmp_path: Path) -
         packed = read_of(server, "committed")
     with opened(*disks_of(fixtures / "out" / "clean")) as server:
         assert packed == read_of(server, "committed")
+
+
+def test_an_object_store_is_served_as_its_directory(fixtures: Path) -> None:
+    with object_server() as store:
+        folder = fixtures / "out" / "clean"
+        places = [parse_location(store.upload(folder / name, name)) for name in ("d1", "d2")]
+        with opened(*places) as server:
+            stored = read_of(server, "committed")
+    with opened(*disks_of(folder)) as server:
+        assert stored == read_of(server, "committed")
 
 
 def test_a_snapshot_is_served_as_its_directory(fixtures: Path, tmp_path: Path) -> None:
