@@ -165,6 +165,8 @@ class ProtocolServer:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_FAREWELL_S)
+            # Connections that were ended are closed in the next turn.
+            await asyncio.sleep(0)
 
     def _note_failure(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         self.notices.note(str(context.get("exception") or context.get("message")))

@@ -187,15 +187,17 @@ POLL = framed(
 """A fetch at the end of the log, which waits for a minute."""
 
 
-def test_a_consumer_that_leaves_while_it_waits_is_forgotten(server: RunningServer) -> None:
-    before = open_descriptors()
-    for _ in range(20):
-        with server.connect() as connection:
-            connection.sendall(POLL)
-    until = time.monotonic() + PATIENCE_S
-    while open_descriptors() > before:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+def test_a_consumer_that_leaves_while_it_waits_is_forgotten(log_dir: Path) -> None:
+    with opened(log_dir) as server:
+        fetch(server, 0)
+        before = open_descriptors()
+        for _ in range(20):
+            with server.connect() as connection:
+                connection.sendall(POLL)
+        until = time.monotonic() + PATIENCE_S
+        while server.notices.clients < 21 or open_descriptors() > before:
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
 
 def open_descriptors() -> int:
