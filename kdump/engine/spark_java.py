@@ -107,12 +107,12 @@ class JavaProcess:
                 is started without.
 
         Raises:
-            NoSparkError: the command cannot be executed.
+            NoSparkError: the command cannot be executed, or there is no place for temporary files.
         """
         self._command = command
         self._spark_home = spark_home
         self._archive = archive
-        self._folder = Path(tempfile.mkdtemp(prefix="kdump-spark-"))
+        self._folder = _temporary_folder()
         self._connection_file = self._folder / "gateway"
         self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the JVM
         try:
@@ -263,6 +263,17 @@ class JavaProcess:
         if lines[:-1] and lines[0] == _NOT_INITIALIZED:
             return lines[1]
         return (telling or lines or [ended])[0]
+
+
+def _temporary_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="kdump-spark-"))
+    except FileNotFoundError as failure:
+        # As in a container whose root file system is mounted read-only.
+        raise NoSparkError(
+            "Spark needs a directory for temporary files, and none can be written:"
+            " mount a volume or a tmpfs at /tmp, or name another in TMPDIR"
+        ) from failure
 
 
 def gateway_command(

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -170,6 +171,16 @@ def test_a_java_that_does_not_start_spark_is_reported_in_one_line(
         caught.value
     )
     assert "\n" not in str(caught.value)
+
+
+def test_without_a_place_for_temporary_files_it_says_what_to_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    nowhere = [str(tmp_path / "missing")]
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: nowhere)
+    with pytest.raises(spark_installation.NoSparkError, match=r"mount a volume .* or .*TMPDIR"):
+        spark_java.JavaProcess(["java"], spark_home=tmp_path)
 
 
 @pytest.mark.parametrize(
