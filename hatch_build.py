@@ -40,14 +40,18 @@ def roff_of(page: Path) -> str:
     return roff.replace(".SH Name\n", ".SH NAME\n", 1)  # as the other headings are written
 
 
-def compile_library(folder: Path) -> Path | None:
-    """Compile ``segments.c`` in a folder to a library beside it; None if that does not succeed."""
+def compile_library(folder: Path, compiler: str | None = None) -> Path | None:
+    """Compile ``segments.c`` in a folder to a library beside it; None if that does not succeed.
+
+    Args:
+        compiler: the command of the C compiler (default: what ``CC`` names, or else ``cc``).
+    """
     library = folder / "libsegments.so.1"
     library.unlink(missing_ok=True)
-    compiler = shlex.split(os.environ.get("CC", "cc"))
+    words = shlex.split(compiler or os.environ.get("CC", "cc"))
     options = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-o", library.name, "segments.c")
     try:
-        command = [*compiler, *options]
+        command = [*words, *options]
         subprocess.run(command, cwd=folder, capture_output=True, check=True)  # noqa: S603
     except (OSError, subprocess.CalledProcessError):
         return None

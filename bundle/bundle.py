@@ -1,24 +1,28 @@
 """Make the bundle: kdump with its own Python and C library, for machines that have neither.
 
 ``./dev bundle`` runs this with the Python of ``.venv``: the bundle has what is installed there, so
-it is what the tests ran with. It needs no network.
+it is what the tests ran with. It needs no network. A bundle for another kind of machine has the
+same versions of Python packages, and Python of this machine's distribution; both are downloaded.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Final
 
 from archive import write_archive
+from downloads import other_system
+from files import compile_modules, copy, programs_in
+from hatch_build import compile_library, roff_of
 from shared_libraries import (
     BundleError,
     SystemPackage,
@@ -30,16 +34,12 @@ from shared_libraries import (
     strip_symbols,
     system_package,
 )
-from standard_library import (
-    compilation_module,
-    interpreter,
-    licence,
-    standard_library,
-    version_folder,
-)
+from standard_library import standard_library
+from system import ARCHITECTURES, System, this_system, version_folder
 from wheels import APACHE_PARTS, distributions, licences, package_files
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+DOWNLOADS: Final = ROOT / "build" / "downloads"
 SHELLS: Final = {
     "bash": "share/bash-completion/completions/kdump",
     "fish": "share/fish/vendor_completions.d/kdump.fish",
@@ -69,81 +69,109 @@ Contents. Symbols that only debuggers read were removed, and the loader of the C
 """
 
 
-def make_bundle(folder: Path, launcher: Path) -> None:
-    """Fill an empty folder with the bundle.
+@contextlib.contextmanager
+def system_for(machine: str) -> Iterator[System]:
+    """The machine that a bundle is made for; what was unpacked of it is deleted at the end.
+
+    Args:
+        machine: as ``uname -m`` names it.
+
+    Raises:
+        BundleError: it cannot be made here.
+    """
+    require_c_library()
+    if machine == this_system().machine:
+        yield this_system()
+        return
+    with tempfile.TemporaryDirectory(prefix="unpacked-") as work:
+        yield other_system(machine, DOWNLOADS, Path(work))
+
+
+def write_bundle(system: System, target: Path) -> tuple[Path, int]:
+    """Make the bundle for a machine as an archive in a folder, and its checksum beside it.
+
+    Returns:
+        the archive, and the size of what is in it.
 
     Raises:
         BundleError: something that it needs is missing here.
     """
+    target.mkdir(parents=True, exist_ok=True)
+    name = f"kdump-{kdump_version()}-linux-{system.machine}"
+    with tempfile.TemporaryDirectory(prefix="unfinished-", dir=target) as made:
+        launcher = Path(made) / "launcher"
+        source = Path(__file__).with_name("launcher.c")
+        output_of(system.tool("gcc"), *LAUNCHER_OPTIONS, "-o", launcher, source)
+        folder = Path(made) / name
+        folder.mkdir()
+        _make_bundle(folder, launcher, system)
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        archive = Path(made) / f"{name}.tar.gz"
+        checksum = write_archive(folder, archive, commit_time_s())
+        for path in (archive, checksum):
+            path.replace(target / path.name)
+    return target / archive.name, size
+
+
+def _make_bundle(folder: Path, launcher: Path, system: System) -> None:
+    """Fill an empty folder with the bundle."""
     libraries = folder / "lib" / "kdump"
-    packages = distributions()
-    _copy_python(libraries, packages)
+    packages = distributions(system.site_packages, system.machine)
+    _copy_python(libraries, packages, system)
     for name in ("bin/kdump", "lib/kdump/python"):
-        _copy(launcher, folder / name)
-    programs = _programs(libraries)
+        copy(launcher, folder / name)
+    programs = programs_in(libraries)
     # The launcher needs no library.
     programs.remove(libraries / "python")
-    loader, shared = loader_and_libraries(programs, libraries)
+    loader, shared = loader_and_libraries(programs, libraries, system)
     kernel = oldest_kernel(shared["libc.so.6"])
     # The name of the loader is that of the process.
-    _copy(loader, libraries / "kdump")
+    copy(loader, libraries / "kdump")
     ignore_preloaded(libraries / "kdump")
     for name, path in shared.items():
-        _copy(path, libraries / name)
+        copy(path, libraries / name)
     for path in (*programs, *(libraries / name for name in shared)):
         if not _is_rearranged(path):
-            strip_symbols(path)
-    _compile(libraries / "lib")
+            strip_symbols(path, system)
+    compile_modules(libraries / "lib")
     _write_manual(folder)
     _write_completions(folder)
     contents = [
-        *_system_licences(folder, {loader, *shared.values()}),
+        *_system_licences(folder, {loader, *shared.values()}, system),
         *_package_licences(folder, packages),
     ]
     about = README.format(
         version=kdump_version(),
-        machine=platform.machine(),
-        python=platform.python_version(),
+        machine=system.machine,
+        python=system.python_version,
         kernel=kernel,
     )
     (folder / "README").write_text(about + "".join(f"  {each}\n" for each in sorted(contents)))
 
 
-def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(source, target)
-    is_program = os.access(source, os.X_OK) or ".so" in source.name
-    target.chmod(0o755 if is_program else 0o644)
-
-
-def _copy_python(libraries: Path, packages: Iterable[Distribution]) -> None:
-    _copy(interpreter(), libraries / "python.bin")
+def _copy_python(libraries: Path, packages: Iterable[Distribution], system: System) -> None:
+    copy(system.interpreter, libraries / "python.bin")
     standard = libraries / "lib" / version_folder()
-    for name, path in standard_library():
-        _copy(path, standard / name)
-    # How this machine compiled Python is of no use on another; the module has to be there.
-    (standard / f"{compilation_module()}.py").write_text("build_time_vars = {}\n")
-    _copy(Path(__file__).with_name("sitecustomize.py"), standard / "sitecustomize.py")
+    for name, path in standard_library(system.standard_library):
+        copy(path, standard / name)
+    # How Python was compiled is of no use on another machine; the module has to be there.
+    for path in system.standard_library.glob("_sysconfigdata*.py"):
+        (standard / path.name).write_text("build_time_vars = {}\n")
+    copy(Path(__file__).with_name("sitecustomize.py"), standard / "sitecustomize.py")
     for package in packages:
         for name, path in package_files(package):
-            _copy(path, standard / "site-packages" / name)
-    shutil.copytree(
-        ROOT / "kdump",
-        standard / "site-packages" / "kdump",
-        ignore=shutil.ignore_patterns("__pycache__", "*.c"),
-    )
+            copy(path, standard / "site-packages" / name)
+    own = standard / "site-packages" / "kdump"
+    shutil.copytree(ROOT / "kdump", own, ignore=shutil.ignore_patterns("__pycache__"))
+    if not system.is_this:
+        _compile_loops(own / "compiled", system)
+    (own / "compiled" / "segments.c").unlink()
 
 
-def _programs(folder: Path) -> list[Path]:
-    """The programs and shared libraries in a folder."""
-    return [path for path in sorted(folder.rglob("*")) if _is_program(path)]
-
-
-def _is_program(path: Path) -> bool:
-    if not path.is_file() or path.suffix == ".py":
-        return False
-    with path.open("rb") as file:
-        return file.read(4) == b"\x7fELF"
+def _compile_loops(folder: Path, system: System) -> None:
+    """Replace this machine's compiled loops by those for another."""
+    if compile_library(folder, system.tool("gcc")) is None:
+        raise BundleError(f"{system.tool('gcc')} is not on the PATH, or lacks its C library")
 
 
 def _is_rearranged(path: Path) -> bool:
@@ -157,19 +185,7 @@ def _is_rearranged(path: Path) -> bool:
     )
 
 
-def _compile(folder: Path) -> None:
-    """Compile all modules, so that they are never compared with their sources nor written."""
-    output_of(
-        # Variables would change where compiled modules go, and the order of sets in them.
-        *("env", "-i", "PYTHONHASHSEED=0", sys.executable, "-m", "compileall", "-q", "-j1"),
-        *("--invalidation-mode", "unchecked-hash", "-s", folder, folder),
-    )
-
-
 def _write_manual(folder: Path) -> None:
-    sys.path.append(str(ROOT))
-    from hatch_build import roff_of
-
     pages = folder / "share" / "man" / "man1"
     pages.mkdir(parents=True)
     for page in sorted((ROOT / "man").glob("*.rst")):
@@ -178,48 +194,53 @@ def _write_manual(folder: Path) -> None:
 
 def _write_completions(folder: Path) -> None:
     for shell, name in SHELLS.items():
-        script = output_of(folder / "bin" / "kdump", "completion", shell)
+        # The bundle of another machine does not run here.
+        script = output_of(sys.executable, "-m", "kdump", "completion", shell)
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(script, encoding="utf-8")
 
 
-def _system_licences(folder: Path, files: Iterable[Path]) -> set[str]:
-    """Collect the licences of Python and of this machine's libraries; return what they are of."""
-    own = licence()
-    _copy(own, folder / "share" / "licenses" / "python" / own.name)
-    contents = {f"Python {platform.python_version()}"}
-    prefix = interpreter().parents[1]
+def _system_licences(folder: Path, files: Iterable[Path], system: System) -> set[str]:
+    """Collect the licences of Python and of a machine's libraries; return what they are of."""
+    own = system.standard_library / "LICENSE.txt"
+    copy(own, folder / "share" / "licenses" / "python" / own.name)
+    contents = {f"Python {system.python_version}"}
     found: dict[str, SystemPackage] = {}
-    for path in sorted(files):
-        # The library of Python, where it is not the distribution's.
-        if not (prefix != Path("/usr") and path.resolve().is_relative_to(prefix)):
-            package = system_package(path)
+    for path in sorted([system.interpreter, *files]):
+        # The program and library of Python, where it is not the distribution's.
+        if not is_of_own_python(path, system):
+            package = system_package(path, system)
             found[package.name] = package
     for package in found.values():
         contents.add(f"{package.name}, from the source package {package.source}")
         for each in package.licences:
-            _copy(each, folder / "share" / "licenses" / package.name / each.name)
+            copy(each, folder / "share" / "licenses" / package.name / each.name)
     return contents
+
+
+def is_of_own_python(path: Path, system: System) -> bool:
+    """Whether a file came with a Python that the distribution does not have."""
+    prefix = system.interpreter.parents[1]
+    return prefix != system.root / "usr" and path.resolve().is_relative_to(prefix)
 
 
 def _package_licences(folder: Path, packages: Iterable[Distribution]) -> set[str]:
     """Collect the licences of kdump and of Python packages; return what they are of."""
-    _copy(ROOT / "LICENSE", folder / "share" / "licenses" / "kdump" / "LICENSE")
+    copy(ROOT / "LICENSE", folder / "share" / "licenses" / "kdump" / "LICENSE")
     contents = {f"kdump {kdump_version()}"}
     for package in packages:
         contents.add(f"{package.name} {package.version}, from PyPI")
         for name, path in licences(package):
-            _copy(path, folder / "share" / "licenses" / package.name / name)
+            copy(path, folder / "share" / "licenses" / package.name / name)
         if package.name in APACHE_PARTS:
             name = f"LICENSE-{APACHE_PARTS[package.name]}"
-            _copy(ROOT / "LICENSE", folder / "share" / "licenses" / package.name / name)
+            copy(ROOT / "LICENSE", folder / "share" / "licenses" / package.name / name)
     return contents
 
 
 def kdump_version() -> str:
     """Return the version of kdump in this clone."""
-    sys.path.append(str(ROOT))
     import kdump
 
     return kdump.__version__
@@ -239,31 +260,25 @@ def main() -> None:
     """Write the archive and its checksum into the folder that is given."""
     purpose = (__doc__ or "").partition("\n")[0]
     parser = argparse.ArgumentParser(prog="./dev bundle", description=purpose)
+    parser.add_argument(
+        "--machine",
+        choices=sorted(ARCHITECTURES),
+        default=this_system().machine,
+        help="the kind of machine to make it for (default: this one's)",
+    )
     where = "where to write the archive (default: build/bundle)"
     parser.add_argument("folder", nargs="?", type=Path, help=where)
-    target = (parser.parse_args().folder or ROOT / "build" / "bundle").absolute()
-    target.mkdir(parents=True, exist_ok=True)
-    name = f"kdump-{kdump_version()}-linux-{platform.machine()}"
+    given = parser.parse_args()
+    target = (given.folder or ROOT / "build" / "bundle").absolute()
     try:
-        require_c_library()
-        with tempfile.TemporaryDirectory(prefix="unfinished-", dir=target) as made:
-            launcher = Path(made) / "launcher"
-            source = Path(__file__).with_name("launcher.c")
-            output_of("cc", *LAUNCHER_OPTIONS, "-o", launcher, source)
-            folder = Path(made) / name
-            folder.mkdir()
-            make_bundle(folder, launcher)
-            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            archive = Path(made) / f"{name}.tar.gz"
-            checksum = write_archive(folder, archive, commit_time_s())
-            for path in (archive, checksum):
-                path.replace(target / path.name)
+        with system_for(given.machine) as system:
+            archive, size = write_bundle(system, target)
     except PackageNotFoundError as missing:
         sys.exit(f"bundle: {missing.name} is not installed in .venv: add it to the extra 'test'")
     except (BundleError, ValueError) as problem:
         sys.exit(f"bundle: {problem}")
-    packed = (target / archive.name).stat().st_size
-    print(f"{target / archive.name}: {packed / 1e6:.0f} MB, unpacked {size / 1e6:.0f} MB")
+    packed = archive.stat().st_size
+    print(f"{archive}: {packed / 1e6:.0f} MB, unpacked {size / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -110,8 +110,11 @@ static void fail(const char *what, const char *path, const char *advice) {
 /*
  * Whether a variable must not reach the bundle's Python. Those of the dynamic loader and of Python
  * would let it load other code; the machine's locales may be of another version of the C library.
+ * Those that begin with PYTHON_ are how Spark talks to its workers; Python itself ignores them (-I).
  */
 static int is_dropped(const char *variable) {
+    if (begins_with(variable, "PYTHON_"))
+        return 0;
     return begins_with(variable, "LD_") || begins_with(variable, "PYTHON") ||
            begins_with(variable, "LC_") || begins_with(variable, "LANG=") ||
            begins_with(variable, "LANGUAGE=") || begins_with(variable, "LOCPATH=") ||

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import email.parser
 import hashlib
+import io
 import platform
 import re
 import tarfile
@@ -22,7 +23,10 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from shared_libraries import BundleError, loader_and_libraries, system_package
+from bundle import is_of_own_python
+from shared_libraries import loader_and_libraries, system_package
+from spark import java_home, spark_packages
+from system import System
 from wheels import distributions, package_files
 
 _ELF: Final = b"\x7fELF"
@@ -31,7 +35,8 @@ _LOADER: Final = "kdump"
 _LAUNCHERS: Final = frozenset({"bin/kdump", "lib/kdump/python"})
 _SITE_PACKAGES: Final = re.compile(r"lib/kdump/lib/[^/]+/site-packages/")
 _METADATA: Final = re.compile(_SITE_PACKAGES.pattern + r"[^/]+\.dist-info/METADATA")
-_PYTHON: Final = re.compile(r"^  Python (\S+)$", re.MULTILINE)
+_POM: Final = re.compile(r"META-INF/maven/[^/]+/[^/]+/pom\.properties")
+_PROPERTY: Final = re.compile(r"^(\w+)=(\S+)", re.MULTILINE)
 _SOURCE_RPM: Final = re.compile(r"(?P<name>.+)-(?P<version>[^-]+-[^-]+)\.src\.rpm")
 
 
@@ -52,34 +57,75 @@ class _File:
         return self.content.startswith(_ELF)
 
 
-def parts_of_bundle(archive: Path, version: str, time_s: int) -> str:
-    """The parts of the bundle: Python, packages, libraries of this machine, and their programs.
+def parts_of_bundle(archive: Path, system: System, version: str, time_s: int) -> str:
+    """The parts of the bundle: Python, packages, libraries of its machine, and their programs.
 
     Args:
         archive: the bundle; the container image has the same files.
+        system: the machine that it was made for.
         version: of kdump.
         time_s: the time of the list.
 
     Raises:
-        BundleError: a shared library of the bundle is not on this machine, or belongs to nothing.
+        BundleError: a shared library of the bundle is not on that machine, or belongs to nothing.
     """
+    own = _application(archive, version)
+    return _written(own, _parts_of_bundle(archive, system, own).values(), archive, time_s)
+
+
+def parts_of_spark(
+    archive: Path, image: Path, roots: Iterable[Path], system: System, version: str, time_s: int
+) -> str:
+    """The parts of the image with Spark for one kind of machine.
+
+    Args:
+        archive: the bundle in it.
+        image: the archive of the image.
+        roots: the folders with what else is in it.
+        system: the machine that it is for.
+        version: of kdump.
+        time_s: the time of the list.
+
+    Raises:
+        BundleError: as :func:`parts_of_bundle`.
+    """
+    own = _application(image, version)
+    parts = _parts_of_bundle(archive, system, own)
+    for each in spark_packages():
+        name = each.name.lower()
+        parts[name] = _component(PackageURL("pypi", name=name, version=each.version))
+    home = java_home(system).lstrip("/")
+    for root in roots:
+        for path in sorted(root.rglob("*")):
+            name = str(path.relative_to(root))
+            if path.suffix == ".jar" and "/pyspark/jars/" in name:
+                jar = _jar(_File(name, path.read_bytes()))
+                parts.setdefault(str(jar.purl), jar) if jar.purl else parts[
+                    "pyspark"
+                ].components.add(jar)
+            elif path.is_file() and path.open("rb").read(4) == _ELF:
+                of = f"{java_home(system)}/bin/java" if name.startswith(f"{home}/") else f"/{name}"
+                part = _component(_source_url(system_package(system.root / of[1:], system).source))
+                program = _program(_File(name, path.read_bytes()))
+                parts.setdefault(str(part.purl), part).components.add(program)
+    return _written(own, parts.values(), image, time_s)
+
+
+def _parts_of_bundle(archive: Path, system: System, own: Component) -> dict[str, Component]:
+    """The parts of a bundle by their names or URLs; programs of kdump are added to its own."""
     with tarfile.open(archive) as opened:
         files = list(_files_of_tar(opened))
         with tempfile.TemporaryDirectory() as folder:
             opened.extractall(folder, filter="data")
             (root,) = Path(folder).iterdir()
-            libraries = _libraries(root)
-    python = _PYTHON.search(next(each.content for each in files if each.name == "README").decode())
-    if python is None:
-        raise BundleError("the README of the bundle does not say which Python it has")
-    own = _application(archive, version)
-    parts = {"python": _component(PackageURL("generic", name="python", version=python[1]))}
+            libraries = _libraries(root, system)
+    parts = {"python": _component(_python_url(system))}
     for each in files:
         if _METADATA.fullmatch(each.name):
             package = email.parser.BytesHeaderParser().parsebytes(each.content)
             name = package["Name"].lower()
             parts[name] = _component(PackageURL("pypi", name=name, version=package["Version"]))
-    owners = _owners()
+    owners = _owners(system)
     for each in filter(lambda each: each.is_program, files):
         in_site_packages = _SITE_PACKAGES.sub("", each.name)
         if each.name in _LAUNCHERS or in_site_packages.startswith("kdump/"):
@@ -91,7 +137,14 @@ def parts_of_bundle(archive: Path, version: str, time_s: int) -> str:
             parts.setdefault(str(part.purl), part).components.add(_program(each))
         else:
             parts["python"].components.add(_program(each))
-    return _written(own, parts.values(), archive, time_s)
+    return parts
+
+
+def _python_url(system: System) -> PackageURL:
+    """The URL of Python: of its source package, or else of the version."""
+    if is_of_own_python(system.interpreter, system):
+        return PackageURL("generic", name="python", version=system.python_version)
+    return _source_url(system_package(system.interpreter, system).source)
 
 
 def parts_of_wheel(wheel: Path, version: str, time_s: int) -> str:
@@ -117,26 +170,23 @@ def _files_of_tar(archive: tarfile.TarFile) -> Iterator[_File]:
             yield _File(member.name.partition("/")[2], content.read())
 
 
-def _libraries(root: Path) -> dict[str, Component]:
-    """The source packages of this machine's libraries in an unpacked bundle, by the library's name.
+def _libraries(root: Path, system: System) -> dict[str, Component]:
+    """The source packages of a machine's libraries in an unpacked bundle, by the library's name.
 
     Libraries of a Python that is not the distribution's are left out: they are Python's.
     """
     folder = root / "lib" / "kdump"
     programs = [folder / "python.bin", *sorted((folder / "lib").rglob("*.so*"))]
-    loader, shared = loader_and_libraries(programs, folder)
-    found = {}
-    for name, path in {**shared, _LOADER: loader}.items():
-        try:
-            package = system_package(path)
-        except BundleError:
-            continue
-        found[name] = _component(_source_url(package.source))
-    return found
+    loader, shared = loader_and_libraries(programs, folder, system)
+    return {
+        name: _component(_source_url(system_package(path, system).source))
+        for name, path in {**shared, _LOADER: loader}.items()
+        if not is_of_own_python(path, system)
+    }
 
 
 def _source_url(source: str) -> PackageURL:
-    """The URL of a source package of this machine's distribution."""
+    """The URL of a source package of the distribution."""
     distribution = platform.freedesktop_os_release()["ID"]
     if match := _SOURCE_RPM.fullmatch(source):
         return PackageURL("rpm", distribution, match["name"], match["version"], {"arch": "src"})
@@ -144,11 +194,11 @@ def _source_url(source: str) -> PackageURL:
     return PackageURL("deb", distribution, name, version, {"arch": "source"})
 
 
-def _owners() -> dict[str, str]:
+def _owners(system: System) -> dict[str, str]:
     """The packages of files in site-packages."""
     return {
         name: package.name.lower()
-        for package in distributions()
+        for package in distributions(system.site_packages, system.machine)
         for name, _ in package_files(package)
     }
 
@@ -172,6 +222,20 @@ def _program(file: _File) -> Component:
         bom_ref=f"file:{file.name}",
         hashes=[_sha256(file.content)],
     )
+
+
+def _jar(file: _File) -> Component:
+    """An archive of Java classes, with its URL if it has one."""
+    stem = PurePosixPath(file.name).stem
+    with zipfile.ZipFile(io.BytesIO(file.content)) as opened:
+        for name in filter(_POM.fullmatch, opened.namelist()):
+            pom = dict(_PROPERTY.findall(opened.read(name).decode()))
+            if stem == f"{pom['artifactId']}-{pom['version']}":
+                url = PackageURL("maven", pom["groupId"], pom["artifactId"], pom["version"])
+                component = _component(url)
+                component.hashes.add(_sha256(file.content))
+                return component
+    return _program(file)
 
 
 def _sha256(content: bytes) -> HashType:

@@ -1,21 +1,25 @@
-"""The shared libraries of this machine that the bundle's programs need, the C library included."""
+"""The shared libraries that the bundle's programs need of a machine, the C library included."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+from elftools.elf.segments import InterpSegment
+
+from system import System
+
 OLDEST_C_LIBRARY: Final = (2, 35)
 """The loader of older ones cannot pass on the name of the program."""
 
-_FOUND: Final = re.compile(r"^\s*(\S+) => (/\S.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
-_MISSING: Final = re.compile(r"^\s*(\S+) => not found$", re.MULTILINE)
-_LOADER: Final = re.compile(r"^\s*(/\S*/ld-linux\S*) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_ORIGIN: Final = re.compile(r"\$(ORIGIN|\{ORIGIN\})")
 _COMMON_LICENCE: Final = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9.+-]*[A-Za-z0-9])")
 _KERNEL: Final = re.compile(r"OS: Linux, ABI: ([\d.]+)")
 
@@ -26,7 +30,7 @@ class BundleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SystemPackage:
-    """A package of this machine's distribution.
+    """A package of the distribution on a machine.
 
     Attributes:
         name: of the package.
@@ -71,32 +75,100 @@ def require_c_library() -> None:
         )
 
 
-def loader_and_libraries(programs: Iterable[Path], own: Path) -> tuple[Path, dict[str, Path]]:
-    """The dynamic loader, and all shared libraries that programs need of this machine.
+def loader_and_libraries(
+    programs: Iterable[Path], own: Path, system: System, loaded: Sequence[Path] = ()
+) -> tuple[Path, dict[str, Path]]:
+    """The dynamic loader, and all shared libraries that programs need of a machine.
+
+    Nothing is executed, so the machine may be of another kind.
 
     Args:
-        programs: programs and libraries.
+        programs: programs and libraries; one of the programs names the loader.
         own: libraries in this folder come with those that need them.
+        loaded: folders of libraries that a program has loaded before it loads others.
 
     Raises:
         BundleError: a library is missing.
     """
+    folders = [
+        system.root / each
+        for each in (
+            *(f"lib/{system.triplet}", f"usr/lib/{system.triplet}"),
+            *("lib64", "usr/lib64", "lib", "usr/lib"),
+        )
+    ]
     loader: Path | None = None
     found: dict[str, Path] = {}
-    for program in programs:
-        said = output_of("ldd", program)
-        missing = _MISSING.search(said)
-        if missing:
-            raise BundleError(f"{program} needs {missing[1]}, which is not installed")
-        for name, path in _FOUND.findall(said):
-            if not Path(path).is_relative_to(own):
-                found[name] = Path(path)
-        if match := _LOADER.search(said):
-            loader = Path(match[1])
+    waiting = [(program, list(loaded)) for program in programs]
+    while waiting:
+        program, inherited = waiting.pop()
+        linked = _linked(program)
+        if linked.loader is not None:
+            loader = system.root / linked.loader.lstrip("/")
+        searched = [*linked.folders, *inherited]
+        for name in linked.needed:
+            path = _library(name, linked.machine, [*searched, *folders])
+            if path is None:
+                raise BundleError(f"{program} needs {name}, which is not installed")
+            if name not in found and not path.is_relative_to(own):
+                found[name] = path
+                waiting.append((path, searched))
     if loader is None:
-        raise BundleError("Python here is not linked dynamically with glibc")
+        raise BundleError("Python is not linked dynamically with glibc")
     found.pop(loader.name, None)
     return loader, found
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """What a program or library says about how to load it.
+
+    Attributes:
+        machine: the kind of machine, as ELF names it.
+        loader: the path of the dynamic loader; only programs have one.
+        needed: names of libraries.
+        folders: where to look for them first.
+    """
+
+    machine: str
+    loader: str | None
+    needed: list[str]
+    folders: list[Path]
+
+
+def _linked(path: Path) -> _Linked:
+    loader: str | None = None
+    needed: list[str] = []
+    folders: list[Path] = []
+    with path.open("rb") as file:
+        elf = ELFFile(file)
+        for segment in elf.iter_segments():
+            if isinstance(segment, InterpSegment):
+                loader = segment.get_interp_name()
+            elif isinstance(segment, DynamicSegment):
+                needed += _texts(segment, "needed")
+                for text in (*_texts(segment, "rpath"), *_texts(segment, "runpath")):
+                    folders += [
+                        Path(_ORIGIN.sub(str(path.parent), each))
+                        for each in text.split(":")
+                        if each
+                    ]
+        return _Linked(elf["e_machine"], loader, needed, folders)
+
+
+def _texts(segment: DynamicSegment, name: str) -> list[str]:
+    return [getattr(tag, name) for tag in segment.iter_tags(f"DT_{name.upper()}")]
+
+
+def _library(name: str, machine: str, folders: Iterable[Path]) -> Path | None:
+    """The first library of a name that is for a kind of machine."""
+    for folder in folders:
+        path = folder / name
+        if path.is_file():
+            with path.open("rb") as file:
+                if ELFFile(file)["e_machine"] == machine:
+                    return path
+    return None
 
 
 def ignore_preloaded(loader: Path) -> None:
@@ -118,45 +190,53 @@ def oldest_kernel(c_library: Path) -> str:
     return match[1]
 
 
-def strip_symbols(path: Path) -> None:
+def strip_symbols(path: Path, system: System) -> None:
     """Remove what only linkers and debuggers read from a program or library."""
     if ".symtab" in output_of("readelf", "-SW", path):
-        output_of("strip", "--strip-unneeded", "--remove-section=.comment", path)
+        options = ("--strip-unneeded", "--remove-section=.comment")
+        output_of(system.tool("strip"), *options, path)
 
 
-def system_package(path: Path) -> SystemPackage:
-    """Find the package that a file of this machine belongs to.
+def system_package(path: Path, system: System) -> SystemPackage:
+    """Find the package that a file of a machine belongs to.
 
     Raises:
         BundleError: the file belongs to none, or its licence is not installed.
     """
     if shutil.which("dpkg-query"):
-        return _debian_package(path)
+        return _debian_package(path, system)
     if shutil.which("rpm"):
         return _rpm_package(path)
     raise BundleError("neither dpkg nor rpm is here: the licences of libraries are not known")
 
 
-def _debian_package(path: Path) -> SystemPackage:
+def _debian_package(path: Path, system: System) -> SystemPackage:
     # With /usr merged, packages still list their files in /lib.
-    names = {str(path.resolve()), str(path.resolve()).removeprefix("/usr")}
-    owners = [_owner(name) for name in sorted(names)]
+    name = f"/{path.resolve().relative_to(system.root)}"
+    owners = [_owner(each, system) for each in sorted({name, name.removeprefix("/usr")})]
     owner = next((each for each in owners if each), None)
     if owner is None:
         raise BundleError(f"{path} belongs to no package: its licence is not known")
-    source = output_of("dpkg-query", "-W", "-f=${source:Package} ${source:Version}", owner)
-    copyright_file = Path("/usr/share/doc") / owner.partition(":")[0] / "copyright"
+    form = "${source:Package} ${source:Version}"
+    source = output_of("dpkg-query", _admin(system), "-W", f"-f={form}", owner)
+    shared = system.root / "usr" / "share"
+    copyright_file = shared / "doc" / owner.partition(":")[0] / "copyright"
     if not copyright_file.exists():
         raise BundleError(f"{copyright_file} is missing: reinstall {owner} with documentation")
     text = copyright_file.read_text(encoding="utf-8", errors="replace")
-    common = [Path("/usr/share/common-licenses") / name for name in _COMMON_LICENCE.findall(text)]
+    common = [shared / "common-licenses" / name for name in _COMMON_LICENCE.findall(text)]
     present = [each for each in dict.fromkeys(common) if each.exists()]
     return SystemPackage(owner.partition(":")[0], source, (copyright_file, *present))
 
 
-def _owner(name: str) -> str | None:
-    done = subprocess.run(["dpkg-query", "-S", name], capture_output=True, text=True, check=False)
+def _owner(name: str, system: System) -> str | None:
+    asked = ["dpkg-query", _admin(system), "-S", name]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
     return done.stdout.partition(": ")[0].partition(",")[0] if done.returncode == 0 else None
+
+
+def _admin(system: System) -> str:
+    return f"--admindir={system.root / 'var/lib/dpkg'}"
 
 
 def _rpm_package(path: Path) -> SystemPackage:

@@ -1,11 +1,17 @@
-"""Run by the bundle's Python when it starts: use the certificates of the machine it runs on.
+"""Run by the bundle's Python when it starts: find the bundle's packages, and certificates.
 
-OpenSSL looks for them where the distribution has them on which the bundle was made.
+OpenSSL looks for certificates where the distribution has them on which the bundle was made: use
+those of the machine it runs on. Debian's Python looks for packages in other folders.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+
+_PACKAGES = os.path.join(os.path.dirname(os.__file__), "site-packages")  # noqa: PTH118, PTH120
+if _PACKAGES not in sys.path:
+    sys.path.append(_PACKAGES)
 
 _CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Alpine

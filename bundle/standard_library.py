@@ -1,9 +1,7 @@
-"""What the bundle has of Python itself: the interpreter and its standard library."""
+"""What the bundle has of Python's standard library."""
 
 from __future__ import annotations
 
-import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -48,29 +46,8 @@ EXTENSIONS_LEFT_OUT: Final = (
 """How the names of extension modules begin that need libraries which nothing here uses."""
 
 
-def version_folder() -> str:
-    """The name of the folder of the standard library, such as ``python3.11``."""
-    return f"python{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def interpreter() -> Path:
-    """The program of the Python that runs this one, outside of any virtual environment."""
-    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-
-
-def compilation_module() -> str:
-    """The name of the module that has how Python was compiled, with paths of this machine."""
-    return sysconfig._get_sysconfigdata_name()  # type: ignore[attr-defined,no-any-return]
-
-
-def licence() -> Path:
-    """The licence of Python, with those of what is compiled into it."""
-    return Path(sysconfig.get_path("stdlib")) / "LICENSE.txt"
-
-
-def standard_library() -> Iterator[tuple[str, Path]]:
-    """The files of the standard library, by their paths below its folder."""
-    root = Path(sysconfig.get_path("stdlib"))
+def standard_library(root: Path) -> Iterator[tuple[str, Path]]:
+    """The files of the standard library that are needed, by their paths below its folder."""
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
         if path.is_file() and _is_needed(relative):

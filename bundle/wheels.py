@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from importlib.metadata import Distribution, distribution
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Final
 
 from packaging.requirements import Requirement
 
-LEFT_OUT: Final = frozenset(
+ONLY_FOR_SPARK: Final = frozenset({"pyspark", "prompt-toolkit"})
+"""Spark, and the prompt of ``kdump query``, which needs it."""
+
+LEFT_OUT: Final = ONLY_FOR_SPARK | frozenset(
     {
-        "pyspark",
-        # The prompt of `kdump query`, which needs Spark.
-        "prompt-toolkit",
         # Rich colours source code and Markdown with them.
         "markdown-it-py",
         "pygments",
@@ -48,38 +49,51 @@ FILES_LEFT_OUT: Final = re.compile(
     r"|numpy/_core/(_\w*_tests|_simd)\."
     # zstandard uses backend_c.
     r"|zstandard/_cffi\."
+    # What only Spark's own programs use; its jars are chosen one by one.
+    r"|pyspark/(bin|data|examples|jars|python|sbin)/"
 )
+_OWN: Final = "kafka-kdump"
 LICENCE: Final = re.compile(r"(licen[cs]e|notice|copying|authors)[^/]*$", re.IGNORECASE)
 
 
-def distributions(name: str = "kafka-kdump") -> list[Distribution]:
-    """What a package requires, directly or not, without itself and what is left out.
+def distributions(
+    folders: Sequence[str], machine: str, left_out: AbstractSet[str] = LEFT_OUT
+) -> list[Distribution]:
+    """What kdump requires, directly or not, without itself and what is left out.
+
+    Args:
+        folders: where packages are installed.
+        machine: the kind of machine that they are for, as ``uname -m`` names it.
+        left_out: packages that are not needed.
 
     Raises:
         PackageNotFoundError: a required package is not installed.
     """
     found: dict[str, Distribution] = {}
-    waiting = [*_required(distribution(name), _extras(name))]
+    waiting = [*_required(distribution(_OWN), _extras(), machine)]
     while waiting:
         each = waiting.pop()
         key = _normal(each.name)
-        if key in found or key in LEFT_OUT or (each.marker and not each.marker.evaluate()):
+        if key in found or key in left_out:
             continue
-        found[key] = distribution(key)
-        waiting += _required(found[key], sorted(each.extras))
+        installed = next(iter(Distribution.discover(name=key, path=list(folders))), None)
+        if installed is None:
+            raise PackageNotFoundError(key)
+        found[key] = installed
+        waiting += _required(installed, sorted(each.extras), machine)
     return [found[key] for key in sorted(found)]
 
 
-def _extras(name: str) -> list[str]:
-    metadata = distribution(name).metadata
+def _extras() -> list[str]:
+    metadata = distribution(_OWN).metadata
     return [each for each in metadata.get_all("Provides-Extra") or [] if each not in OTHER_EXTRAS]
 
 
-def _required(package: Distribution, extras: list[str]) -> Iterator[Requirement]:
+def _required(package: Distribution, extras: list[str], machine: str) -> Iterator[Requirement]:
     for text in package.requires or []:
         requirement = Requirement(text)
         marker = requirement.marker
-        environments = [{"extra": extra} for extra in ["", *extras]]
+        environments = [{"extra": extra, "platform_machine": machine} for extra in ["", *extras]]
         if marker is None or any(marker.evaluate(each) for each in environments):
             requirement.marker = None
             yield requirement
