@@ -20,10 +20,11 @@ def copy(source: Path, target: Path) -> None:
 
 def programs_in(folder: Path) -> list[Path]:
     """The programs and shared libraries in a folder."""
-    return [path for path in sorted(folder.rglob("*")) if _is_program(path)]
+    return [path for path in sorted(folder.rglob("*")) if is_program(path)]
 
 
-def _is_program(path: Path) -> bool:
+def is_program(path: Path) -> bool:
+    """Whether a file is a program or a shared library."""
     if not path.is_file() or path.suffix == ".py":
         return False
     with path.open("rb") as file:

@@ -24,8 +24,9 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from bundle import is_of_own_python
+from files import is_program
 from shared_libraries import loader_and_libraries, system_package
-from spark import java_home, spark_packages
+from spark import USERS, java_home, spark_packages
 from system import System
 from wheels import distributions, package_files
 
@@ -103,7 +104,9 @@ def parts_of_spark(
                 parts.setdefault(str(jar.purl), jar) if jar.purl else parts[
                     "pyspark"
                 ].components.add(jar)
-            elif path.is_file() and path.open("rb").read(4) == _ELF:
+            elif path.name == USERS:
+                own.components.add(_program(_File(name, path.read_bytes())))
+            elif path.is_file() and is_program(path):
                 of = f"{java_home(system)}/bin/java" if name.startswith(f"{home}/") else f"/{name}"
                 part = _component(_source_url(system_package(system.root / of[1:], system).source))
                 program = _program(_File(name, path.read_bytes()))

@@ -28,12 +28,15 @@ JAVA: Final = "openjdk-17-jre-headless"
 SITE_PACKAGES: Final = f"{HOME.lstrip('/')}/lib/kdump/lib/{version_folder()}/site-packages"
 """Where Python packages are in an image."""
 
+USERS: Final = "libnss_any.so.2"
+"""kdump's source of users for the C library."""
+
 _LICENCES: Final = f"{HOME.lstrip('/')}/share/licenses"
 _CHMOD: Final = ("bin/chmod", "usr/bin/chmod")
 _USERS_OPTIONS: Final = (
     *("-Os", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-nostdlib"),
     *("-fno-stack-protector", "-fno-builtin", "-s", "-Wl,--build-id=none"),
-    "-Wl,-soname,libnss_any.so.2",
+    f"-Wl,-soname,{USERS}",
 )
 _JARS_LEFT_OUT: Final = re.compile(
     # Machine learning, which kdump never loads, and what only that needs.
@@ -103,7 +106,7 @@ def copy_java(root: Path, system: System) -> list[SystemPackage]:
         copy(path, root / path.relative_to(system.root))
     _write_etc(root / "etc")
     # Every number is a user: Java wants a name for the one that it runs as.
-    users = root / shared["libc.so.6"].parent.relative_to(system.root) / "libnss_any.so.2"
+    users = root / shared["libc.so.6"].parent.relative_to(system.root) / USERS
     source = Path(__file__).with_name("nss_any.c")
     output_of(system.tool("gcc"), *_USERS_OPTIONS, "-o", users, source)
     owned = [

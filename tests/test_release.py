@@ -208,7 +208,7 @@ class TestParts:
         text = only(release, f"kdump-*-spark-image-{architecture}.cdx.json").read_text()
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
         parts = {each["name"]: each for each in json.loads(text)["components"]}
-        assert {"pyspark", "py4j", "numpy", "hadoop-client-runtime"} < parts.keys()
+        assert {"pyspark", "py4j", "numpy", "jackson-databind"} < parts.keys()
         java = f"usr/lib/jvm/java-17-openjdk-{architecture}/lib/server/libjvm.so"
         assert java in listed_files(parts["openjdk-17"])
 
