@@ -340,6 +340,15 @@ def test_list_and_restore_say_that_a_broker_was_running(locked_dir: Path, tmp_pa
     assert not (tmp_path / "new" / names.LOCK_FILE).exists()
 
 
+def test_a_directory_that_kdump_is_changing_is_refused(locked_dir: Path, tmp_path: Path) -> None:
+    SimulatedBroker(locked_dir, 3).steps(20)
+    (locked_dir / ".kdump-7.applying").touch()
+    done = run_kdump(["backup", "create", "repo", str(locked_dir)], tmp_path)
+    assert done.exit_status == ExitStatus.OPERATIONAL_ERROR
+    assert b"run 7 of kdump is changing it, or was stopped before its end" in done.stderr
+    assert run_kdump(["backup", "list", "repo"], tmp_path).stdout == b""
+
+
 def test_checkpoints_say_no_more_than_what_is_stored(locked_dir: Path, tmp_path: Path) -> None:
     write_log_directory(
         locked_dir,

@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kdump.apply.lock import require_unlocked
+from kdump.apply.runs import list_undos
 from kdump.check.batches import SegmentScope
 from kdump.check.metadata_snapshot import check_metadata_snapshot
 from kdump.check.scope import PartitionScope
 from kdump.engine.progress import SILENT, Progress
-from kdump.errors import reason_of
+from kdump.errors import KdumpError, reason_of
 from kdump.jobs.backup.backup_job import BackupSplit, Damage, FileToStore, damage_of
 from kdump.jobs.backup.directory_backup import (
     BackupRequest,
@@ -37,6 +38,7 @@ from kdump.processes.cpu_share import half_of_the_cpus
 from kdump.processes.io_priority import idle_io_priority
 from kdump.repository.repository_writer import RepositoryWriter, begun_backup
 from kdump.storage.file_status import FileStatus, file_status
+from kdump.storage.location import Location
 from kdump.storage.repository import later_snapshots
 from kdump.storage.repository_documents import (
     BackedUpFile,
@@ -44,6 +46,7 @@ from kdump.storage.repository_documents import (
     Snapshot,
     stored_bytes,
 )
+from kdump.words import undo_command
 
 
 def back_up(
@@ -59,7 +62,8 @@ def back_up(
     Raises:
         UsageProblem: the directory of the repository has something else in it.
         LockedError: a broker uses one of the log directories that are read as stopped.
-        KdumpError: the repository is locked, has too little space, or its disk fails.
+        KdumpError: the repository is locked, has too little space, or its disk fails; or a run of
+            kdump has not finished in a log directory that is in use.
         OSError: a log directory cannot be listed.
     """
     in_use = {
@@ -70,6 +74,7 @@ def back_up(
     }
     stopped = [each.path for each in request.log_dirs if each.path not in in_use]
     require_unlocked(stopped)
+    _require_finished(in_use)
     plans = [plan_copy(each, EVERYTHING) for each in request.log_dirs if each.path in stopped]
     result = BackupResult()
     with begun_backup(request.repository, request.now_ms) as writer:
@@ -95,11 +100,31 @@ def back_up(
         result.log_dirs = [done[each.path] for each in request.log_dirs]
         _notice_changes(plans, result)
         require_unlocked(stopped)
+        _require_finished(in_use)
         if not result.unreadable:
             snapshot = Snapshot(request.now_ms, clock_ms(), request.kdump, tuple(result.log_dirs))
             with phase("syncing the repository"):
                 result.snapshot = writer.add_snapshot(snapshot)
     return result
+
+
+def _require_finished(log_dirs: Iterable[Location]) -> None:
+    """Refuse log directories that are in use, if the one that uses them may be kdump.
+
+    Each partition would be as it was at one moment, but some before a change and some after it.
+
+    Raises:
+        KdumpError: a run has begun to change one, and has not finished.
+    """
+    for log_dir in log_dirs:
+        path = log_dir.storage.local_path(log_dir.path)
+        for run in () if path is None else list_undos(path):
+            if run.is_interrupted:
+                raise KdumpError(
+                    f"{log_dir}: run {run.undo_id} of kdump is changing it, or was stopped before"
+                    " its end: there is no new snapshot; wait for its end, or undo it while the"
+                    f" broker is stopped: {undo_command(log_dir, run.undo_id)}"
+                )
 
 
 def _notice_changes(plans: Sequence[CopyPlan], result: BackupResult) -> None:
