@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -50,14 +50,17 @@ CHANGING: Final = tuple(
 
 
 class KillableKdump:
-    """Run kdump in forks of a process that has imported it; the context ends that process."""
+    """Run kdump in forks of a process that has imported it; the context ends that process.
 
-    def __init__(self) -> None:
+    ``settings`` are values of constants in those forks, by module and name.
+    """
+
+    def __init__(self, settings: Mapping[str, Mapping[str, int]] | None = None) -> None:
         tests = Path(__file__).resolve().parents[1]
         paths = {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
         # A process with threads must not be forked: NumPy starts some for linear algebra.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "builders.killed_process"],
+            [sys.executable, "-m", "builders.killed_process", json.dumps(settings or {})],
             env=os.environ | paths | {"OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -140,6 +143,9 @@ def _serve() -> None:
     for module in pkgutil.walk_packages(kdump.__path__, "kdump."):
         if not module.name.endswith(".__main__"):
             importlib.import_module(module.name)
+    for changed, constants in json.loads(sys.argv[1]).items():
+        for name, value in constants.items():
+            setattr(sys.modules[changed], name, value)
     for line in sys.stdin:
         at, *args = json.loads(line)
         assert worker_pool.start_method() == "fork"
