@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +65,20 @@ class BuildHook(BuildHookInterface[BuilderConfig]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
-        library = compile_library(root / "kdump" / "compiled")
+        source = root / "kdump" / "compiled"
+        is_editable = version == "editable"
+        # The library beside the source is that with which a clone runs: it is not for a wheel,
+        # which may be for another kind of machine.
+        self._compiled = tempfile.TemporaryDirectory()
+        folder = source if is_editable else Path(self._compiled.name)
+        if not is_editable:
+            shutil.copy(source / "segments.c", folder)
+        library = compile_library(folder)
         if library is not None:
-            build_data["artifacts"].append(str(library.relative_to(root)))
+            if is_editable:
+                build_data["artifacts"].append(str(library.relative_to(root)))
+            else:
+                build_data["force_include"][str(library)] = f"kdump/compiled/{library.name}"
             build_data["pure_python"] = False
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["tag"] = f"py3-none-{platform}"
@@ -75,3 +88,6 @@ class BuildHook(BuildHookInterface[BuilderConfig]):
             roff = built / f"{page.stem}.1"
             roff.write_text(roff_of(page), encoding="utf-8")
             build_data["shared_data"][str(roff)] = f"share/man/man1/{roff.name}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        self._compiled.cleanup()

@@ -188,7 +188,8 @@ class _Layout:
                 "User": f"{OWNER}:{OWNER}",
                 "Env": [f"{name}={value}" for name, value in image.environment.items()],
                 "Entrypoint": [f"{HOME}/bin/kdump"],
-                "WorkingDir": "/data",
+                # Without any other place, temporary files go to the current directory.
+                "WorkingDir": "/",
                 "Labels": labels,
             },
             "rootfs": {

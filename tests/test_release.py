@@ -19,10 +19,16 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from builders.batches import batches
-from builders.containers import emulated, in_container, require_emulator
+from builders.containers import (
+    emulated,
+    in_container,
+    require_container,
+    require_emulator,
+)
 from builders.empty_roots import in_empty_root, require_namespaces
 from builders.in_process import run_kdump
 from builders.log_directories import write_log_directory, write_partition
+from kdump.compiled.library import FILE_NAME
 
 pytestmark = pytest.mark.soak
 
@@ -55,7 +61,12 @@ def make(repository_root: Path, target: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="module")
 def release(repository_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(repository_root, tmp_path_factory.mktemp("release") / "made")
+    library = repository_root / "kdump" / "compiled" / FILE_NAME
+    before = library.read_bytes() if library.exists() else None
+    made = make(repository_root, tmp_path_factory.mktemp("release") / "made")
+    # kdump runs with it here.
+    assert (library.read_bytes() if library.exists() else None) == before
+    return made
 
 
 @pytest.fixture
@@ -339,13 +350,13 @@ def without_time(text: str) -> list[str]:
 def spark_root(release: Path, fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file system of the image for this machine, with a log directory."""
     require_umoci()
-    require_namespaces()
     image = only(release, "kdump-*-spark-image.tar")
     root = unpack(image, ARCHITECTURES[THIS], tmp_path_factory.mktemp("spark"))
     for name in ("proc", "dev"):
         (root / name).mkdir()
     logs = fixtures / "out" / "crashed" / "d1"
     shutil.copytree(logs, root / "data" / "logs", symlinks=True)
+    require_container(root)
     return root
 
 

@@ -26,7 +26,7 @@ mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 [ -z "$temporary" ] || mount -t tmpfs tmpfs "$root$temporary"
 mount -o remount,bind,ro "$root"
-exec unshare --user "--map-user=$user" "--map-group=$user" "--root=$root" --wd=/data "$@"
+exec unshare --user "--map-user=$user" "--map-group=$user" "--root=$root" --wd=/ "$@"
 """
 
 _EMULATED: Final = """
@@ -59,6 +59,23 @@ def in_container(
         text=True,
         check=False,
     )
+
+
+def require_container(root: Path) -> None:
+    """Skip the test where a user may not mount what a container has."""
+    require_namespaces()
+    script = _CONTAINER.rpartition("exec ")[0]
+    probe = subprocess.run(
+        [
+            *("/usr/bin/unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork"),
+            *("/bin/sh", "-c", script, "sh", str(root), "0", "/tmp"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if probe.returncode:
+        pytest.skip(f"users may not mount here: {probe.stderr.strip()}")
 
 
 def emulated(*words: str | Path) -> subprocess.CompletedProcess[str]:
