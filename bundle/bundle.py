@@ -84,7 +84,7 @@ def system_for(machine: str) -> Iterator[System]:
         yield this_system()
         return
     with tempfile.TemporaryDirectory(prefix="unpacked-") as work:
-        yield other_system(machine, DOWNLOADS, Path(work))
+        yield other_system(machine, DOWNLOADS, Path(work).resolve())
 
 
 def write_bundle(system: System, target: Path) -> tuple[Path, int]:

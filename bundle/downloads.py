@@ -103,13 +103,13 @@ def _kept(folder: Path, request: list[str], download: Callable[[Path], None]) ->
     asked = "".join(f"{each}\n" for each in request)
     listed = folder / CHECKSUMS
     if not listed.exists() or (folder / _REQUEST).read_text(encoding="utf-8") != asked:
-        shutil.rmtree(folder, ignore_errors=True)
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         download(unfinished)
         (unfinished / _REQUEST).write_text(asked, encoding="utf-8")
         (unfinished / CHECKSUMS).write_text(_listed(unfinished), encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
     if _listed(folder) != listed.read_text(encoding="utf-8"):
         raise BundleError(
@@ -136,7 +136,7 @@ def _tags(machine: str) -> list[str]:
 
 def _pip(command: str, *words: str) -> None:
     pip = (sys.executable, "-m", "pip", command, "--quiet", "--disable-pip-version-check")
-    output_of(*pip, *words)
+    output_of(*pip, "--retries", "1", "--timeout", "15", *words)
 
 
 def _get(machine: str, packages: list[str], target: Path) -> None:
@@ -155,6 +155,9 @@ def _get(machine: str, packages: list[str], target: Path) -> None:
         "APT::Architectures": architecture,
         "APT::Install-Recommends": "false",
         "APT::Sandbox::User": "",
+        "Acquire::http::Timeout": "15",
+        "Acquire::https::Timeout": "15",
+        "Acquire::Retries": "1",
         "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
         "Acquire::Languages": "none",
         "Dir::Cache": state / "cache",

@@ -111,7 +111,7 @@ def parts_of_spark(
                 part = _component(_source_url(system_package(system.root / of[1:], system).source))
                 program = _program(_File(name, path.read_bytes()))
                 parts.setdefault(str(part.purl), part).components.add(program)
-    return _written(own, parts.values(), image, time_s)
+    return _written(own, parts.values(), image, time_s, f"#{system.architecture}")
 
 
 def _parts_of_bundle(archive: Path, system: System, own: Component) -> dict[str, Component]:
@@ -245,11 +245,13 @@ def _sha256(content: bytes) -> HashType:
     return HashType(alg=HashAlgorithm.SHA_256, content=hashlib.sha256(content).hexdigest())
 
 
-def _written(own: Component, parts: Iterable[Component], artefact: Path, time_s: int) -> str:
-    # The same artefact has the same number.
+def _written(
+    own: Component, parts: Iterable[Component], artefact: Path, time_s: int, of: str = ""
+) -> str:
+    # The same artefact has the same number; an image has a list for each architecture.
     digest = hashlib.sha256(artefact.read_bytes()).hexdigest()
     bom = Bom(
-        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"sha256:{digest}"), components=list(parts)
+        serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"sha256:{digest}{of}"), components=list(parts)
     )
     bom.metadata.component = own
     bom.metadata.timestamp = dt.datetime.fromtimestamp(time_s, dt.UTC)

@@ -79,6 +79,8 @@ def make_release(folder: Path, machines: Sequence[str], *, has_spark: bool) -> l
             except (BundleError, PackageNotFoundError) as problem:
                 if machine == this_system().machine:
                     raise
+                for wheel in folder.glob(f"*_{machine}.whl"):
+                    wheel.unlink()
                 missing.append(f"nothing for {machine}: {problem}")
         plain = [
             ArchitectureImage(each.system.architecture, (each.layer,), _ENVIRONMENT)

@@ -90,6 +90,8 @@ def copy_java(root: Path, system: System) -> list[SystemPackage]:
         BundleError: Java is not installed as Debian's package.
     """
     files = list(_java_files(system))
+    if not any(name == "bin/java" for name, _ in files):
+        raise BundleError(f"{JAVA} of Debian is needed: it is not installed")
     home = root / java_home(system).lstrip("/")
     for name, path in files:
         copy(path, home / name)
