@@ -21,7 +21,7 @@ from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
 DESCRIBE_CONFIGS: Final = 32
 LIST_CONFIG_RESOURCES: Final = 74
 LARGEST_CONFIGS_BYTES: Final = 64 << 20
-"""Of an answer, about: the configurations of 20,000 topics."""
+"""Of an answer, about: the configurations of 17,000 topics, or of 10,000 with synonyms."""
 
 _SCOPES: Final = {
     2: ConfigScope.TOPIC,
@@ -78,7 +78,9 @@ class ConfigAnswers:
         """
         each = _BYTES_EACH
         each += _SYNONYM_BYTES if request.body.include_synonyms else 0
-        found = sum(each * self._count(one) for one in request.body.resources)
+        found = sum(
+            each * self._count(one) + self._own_bytes(one) for one in request.body.resources
+        )
         if found > LARGEST_CONFIGS_BYTES:
             raise MalformedMessage(
                 f"it asks for {len(request.body.resources)} configurations, about {found} bytes;"
@@ -90,6 +92,14 @@ class ConfigAnswers:
         """The properties of a resource, about."""
         scope = _SCOPES.get(asked.resource_type)
         return 400 if scope is ConfigScope.BROKER else 40
+
+    def _own_bytes(self, asked: Any) -> int:
+        """What is set of a resource, twice: each value is also that of its first synonym."""
+        scope = _SCOPES.get(asked.resource_type)
+        if scope is None:
+            return 0
+        own = self._configs.get(f"{_WORDS[scope]}:{asked.resource_name}", {})
+        return 2 * sum(len(name) + len(text or "") for name, text in own.items())
 
     def _described(self, request: Request) -> Answer:
         result = class_within(load_response_schema(DESCRIBE_CONFIGS, request.version), "results")

@@ -488,7 +488,7 @@ async def _wait(reader: asyncio.StreamReader, wait_s: float) -> None:
     while wait_s > _GLANCE_S:
         await asyncio.sleep(_GLANCE_S)
         wait_s -= _GLANCE_S
-        if reader.at_eof():
+        if reader.at_eof() or reader.exception() is not None:
             raise EOFError
     await asyncio.sleep(wait_s)
 

@@ -19,6 +19,7 @@ from kdump.serve.config_answers import ConfigAnswers
 from kdump.serve.messages import decode_request
 from kdump.serve.served_cluster import ServedCluster
 from kdump.state.metadata.cluster import cluster_view
+from kdump.state.metadata.described_configs import NodeConfigs
 from kdump.state.metadata.metadata_image import EntityKind
 from kdump.state.metadata.settings import Settings
 
@@ -221,6 +222,27 @@ def test_a_request_for_too_many_configurations_ends_its_connection(
         )
         assert exactly(connection, 1) == b""
     assert any("10000 configurations" in each for each in dead_cluster.lines)
+
+
+def test_long_values_count_for_the_size_of_an_answer(dead_cluster: RunningServer) -> None:
+    long = ",".join(f"{number}:1" for number in range(20_000))
+    resources = [asked(TOPIC, "orders")] * 1000
+    with (
+        served_with(
+            dead_cluster, topic_orders={"leader.replication.throttled.replicas": long}
+        ) as server,
+        server.connect() as connection,
+    ):
+        connection.sendall(
+            framed(32, 4, resources=resources, include_synonyms=False, include_documentation=False)
+        )
+        assert exactly(connection, 1) == b""
+
+
+def test_a_number_that_only_a_config_provider_knows_is_told_as_it_is() -> None:
+    node = NodeConfigs(KAFKA_4_3_1, {"log.retention.hours": "${env:HOURS}"}, {}, {})
+    found = {each.name: each.value for each in node.resource(ConfigScope.TOPIC, {})}
+    assert found["retention.ms"] == "${env:HOURS}"
 
 
 def test_an_answer_is_about_as_large_as_was_held_for_it(dead_cluster: RunningServer) -> None:

@@ -264,8 +264,8 @@ class NodeConfigs:
             if text is None:
                 continue
             value = normalized(text, of_broker)
-            if each.factor != 1:
-                value = str(int(value) * each.factor)
+            if each.factor != 1 and (number := parse_long(value)) is not None:
+                value = str(number * each.factor)
             return "-1" if known.name == RETENTION_MS and value.startswith("-") else value
         return known.default
 
