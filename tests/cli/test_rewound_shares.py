@@ -166,6 +166,23 @@ def test_a_run_that_was_stopped_reaches_the_same_end(
     assert end_of_all(log_dirs) == end_of_all(at_once)
 
 
+def test_what_one_group_has_delivered_says_little_of_where_a_log_ended(tmp_path: Path) -> None:
+    states = [
+        (10, snapshot("gaps", ORDERS_ID, 0, batches=[(0, 0, 2, 1), (4, 5, 2, 1)], done=3)),
+        (11, snapshot("within", ORDERS_ID, 0, batches=[(0, 2, 2, 1)], done=3)),
+    ]
+    log_dirs = [broker(tmp_path / "a", node, states, orders=CUT) for node in (1, 2, 3)]
+    shutil.rmtree(log_dirs[2] / "orders-0")
+    at_once = copies(log_dirs, tmp_path / "at-once")
+    rewind(TO, *at_once)
+    for number in (0, 1):
+        shutil.rmtree(log_dirs[number])
+        shutil.copytree(at_once[number], log_dirs[number])
+    rewind(TO, *log_dirs)
+    assert shares(*log_dirs) == shares(*at_once)
+    assert end_of_all(log_dirs) == end_of_all(at_once)
+
+
 def test_records_that_were_deleted_since_count_at_the_moment(tmp_path: Path) -> None:
     log_dir = broker(tmp_path, 1, pruned(), start=3)
     found = rewind(TO, log_dir)

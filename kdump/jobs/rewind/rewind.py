@@ -413,7 +413,11 @@ class _Rewinding:
                     again[key] = at
                     for n in longer:
                         for log, end in starts[n][at].items():
-                            ends_then[log] = max(end, ends_then.get(log, end))
+                            then = [end]
+                            if key.topic == SHARE_STATE_TOPIC:
+                                # Only the lowest end that explains their records is known.
+                                then += [facts[x].end_offset for x in by_key.get(log, ())]
+                            ends_then[log] = max(*then, ends_then.get(log, end))
                     break
         return again, ends_then
 
