@@ -258,9 +258,13 @@ def _refuse_no_snapshot(location: Location) -> None:
     Raises:
         UsageProblem: it is.
     """
-    head, _, rest = location.path.partition("!")
+    head, mark, rest = location.path.partition("!")
     repository = Location(location.storage, head.rstrip("/") or ROOT)
-    if not head or location.kind() is not None or (repository / REPOSITORY_FILE).kind() is None:
+    if (
+        not (head and mark)
+        or location.kind() is not None
+        or (repository / REPOSITORY_FILE).kind() is None
+    ):
         return
     text = rest.partition("/")[0]
     with phase(f"looking at {repository}"):
