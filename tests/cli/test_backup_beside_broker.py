@@ -25,7 +25,7 @@ from builders.samples import at_some_or_all, moments_of, seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
 from builders.trees import tree_of
 from builders.verified import file, write_topic_id
-from kdump.errors import ExitStatus
+from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
 from kdump.formats.checkpoints import (
     EpochEntry,
@@ -41,7 +41,8 @@ from kdump.formats.partition_metadata import (
 )
 from kdump.jobs.backup.backup import back_up
 from kdump.jobs.backup.directory_backup import BackupRequest, BackupResult
-from kdump.log.directory import read_log_directory, read_lone_partition
+from kdump.jobs.backup.living_backup import LivingDirectory
+from kdump.log.directory import PartitionPlace, read_log_directory, read_lone_partition
 from kdump.log.living_windows import partition_windows
 from kdump.log.lock_holders import ReadAs, forget_holders
 from kdump.repository.known_places import place_at
@@ -76,7 +77,9 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
     return [json.loads(line) for line in outcome.stdout.splitlines()]
 
 
-def restored(repository: Path, result: BackupResult, *into: Path) -> Path:
+def restored(
+    repository: Path, result: BackupResult, *into: Path, status: ExitStatus = ExitStatus.SOUND
+) -> Path:
     assert result.unreadable == []
     assert result.snapshot is not None
     targets = [word for each in into for word in ("--into", str(each))]
@@ -84,7 +87,7 @@ def restored(repository: Path, result: BackupResult, *into: Path) -> Path:
         ["backup", "restore", str(repository), "--snapshot", result.snapshot, *targets],
         into[0].parent,
     )
-    assert outcome.exit_status == 0, outcome.stderr
+    assert outcome.exit_status == status, outcome.stderr
     return into[0]
 
 
@@ -288,6 +291,9 @@ def test_after_a_kill_the_next_run_goes_on(
     broker = SimulatedBroker(locked_dir, 1)
     broker.steps(400)
     args = ["backup", "create", "repo", str(locked_dir)]
+    while run_kdump(args, tmp_path).exit_status:
+        broker.steps(1)  # it was just writing a batch
+    shutil.rmtree(tmp_path / "repo")
     count = changes_of(lambda: run_kdump(args, tmp_path))
     before = tree_of(locked_dir)
     with KillableKdump() as killable:
@@ -414,3 +420,102 @@ def test_a_broker_may_be_killed_meanwhile(
         kept = {name: offsets(new / name)[-1] + 3 for name in ("kept-0", "cleaned-0")}
         assert all(kept[name] >= before[name] for name in kept)
     forget_holders()
+
+
+def backed_up_while(
+    log_dir: Path, repository: Path, change: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> BackupResult:
+    """Back up a log directory that changes once some of its topics are stored."""
+    store = LivingDirectory.store
+    left = [change]
+
+    def stored(self: LivingDirectory, is_wanted: Callable[[PartitionPlace], bool]) -> None:
+        store(self, is_wanted)
+        while left:
+            left.pop()()
+
+    monkeypatch.setattr(LivingDirectory, "store", stored)
+    return backed_up([log_dir], repository, lambda: None, NOW_MS)
+
+
+def test_a_line_of_a_deleted_topic_is_not_that_of_the_next_one(
+    locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = {("kept", 0): 3, ("t", 0): 20}
+    write_log_directory(locked_dir, clean=False, log_start_offsets=lines)
+    for name in ("kept-0", "t-0"):
+        write_old(locked_dir / name)
+
+    def change() -> None:
+        create_again(locked_dir / "t-0")
+
+    result = backed_up_while(locked_dir, tmp_path / "repo", change, monkeypatch)
+    new = restored(tmp_path / "repo", result, tmp_path / "new")
+    stored = decode_offset_checkpoint((new / names.LOG_START_OFFSET_CHECKPOINT).read_bytes())
+    assert stored == [(names.TopicPartition("kept", 0), 3)]
+    assert generations(new / "t-0") == [1] * 30
+
+
+def test_a_topic_that_has_the_directory_number_of_a_deleted_one_is_another(
+    locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log_directory(locked_dir, clean=False)
+    path = locked_dir / "__transaction_state-0"
+    write_old(path)
+
+    def change() -> None:
+        content = encode_partition_metadata(PartitionMetadata(0, uuid.UUID(int=77)))
+        (path / names.PARTITION_METADATA).write_bytes(content)
+        for each in path.glob("0*"):
+            each.unlink()
+        write_log(path, 1, 0, 12)
+        epochs(path, [(1, 0)])
+
+    result = backed_up_while(locked_dir, tmp_path / "repo", change, monkeypatch)
+    new = restored(tmp_path / "repo", result, tmp_path / "new")
+    assert generations(new / path.name) == [1] * 12
+
+
+def test_a_run_of_kdump_that_ends_meanwhile_is_refused(
+    locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log_directory(locked_dir, clean=False)
+    write_old(locked_dir / "t-0")
+
+    def change() -> None:
+        (locked_dir / ".kdump-1.applied").touch()
+
+    with pytest.raises(KdumpError, match="run 1 of kdump has changed it meanwhile"):
+        backed_up_while(locked_dir, tmp_path / "repo", change, monkeypatch)
+
+
+def test_what_is_damaged_or_no_file_is_named(locked_dir: Path, tmp_path: Path) -> None:
+    write_log_directory(locked_dir, clean=False)
+    (locked_dir / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(b"garbage")
+    for name in ("middle-0", "tail-0"):
+        path = locked_dir / name
+        path.mkdir()
+        write_topic_id(path)
+        content = bytearray(b"".join(batch([record(offset, value=b"v")]) for offset in range(5)))
+        content[-3 if name == "tail-0" else len(content) // 2] ^= 0xFF
+        file(path, 0, FileKind.LOG).write_bytes(content)
+    (locked_dir / "middle-0" / "folder").mkdir()
+    (locked_dir / "x-0").symlink_to("nowhere")
+    result = backed_up([locked_dir], tmp_path / "repo", lambda: None, NOW_MS)
+    damaged = [path.parent.name for path, _ in result.damage]
+    assert damaged == ["middle-0"]
+    left_out = {str(Path(each).relative_to(locked_dir)) for each in result.left_out}
+    assert left_out == {"x-0", "middle-0/folder", "tail-0/00000000000000000000.log"}
+    new = restored(tmp_path / "repo", result, tmp_path / "new", status=ExitStatus.DAMAGE_LEFT)
+    assert (new / names.CLEANER_OFFSET_CHECKPOINT).read_bytes() == b"garbage"
+
+
+def test_an_emptied_partition_of_an_old_broker_keeps_its_offset(
+    locked_dir: Path, tmp_path: Path
+) -> None:
+    write_log_directory(locked_dir, clean=False)
+    (locked_dir / "old-0").mkdir()
+    file(locked_dir / "old-0", 12345, FileKind.LOG).touch()
+    result = backed_up([locked_dir], tmp_path / "repo", lambda: None, NOW_MS)
+    new = restored(tmp_path / "repo", result, tmp_path / "new")
+    assert file(new / "old-0", 12345, FileKind.LOG).exists()

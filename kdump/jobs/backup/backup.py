@@ -74,7 +74,7 @@ def back_up(
     }
     stopped = [each.path for each in request.log_dirs if each.path not in in_use]
     require_unlocked(stopped)
-    _require_finished(in_use)
+    runs = _finished_runs(in_use)
     plans = [plan_copy(each, EVERYTHING) for each in request.log_dirs if each.path in stopped]
     result = BackupResult()
     with begun_backup(request.repository, request.now_ms) as writer:
@@ -83,24 +83,28 @@ def back_up(
             known.read([identity_of(each) for each in request.log_dirs])
             result.later = later_snapshots(writer.repository.snapshot_ids(), request.now_ms)
         result.unusable += known.unusable
+        living = [
+            LivingDirectory(request, each, known, writer, result, progress)
+            for each in request.log_dirs
+            if each.path in in_use
+        ]
         done = {
             plan.directory.path: _StoppedDirectory(
                 request, plan, known, writer, result, progress
             ).backed_up()
             for plan in plans
         }
-        living = [
-            LivingDirectory(request, each, known, writer, result, progress)
-            for each in request.log_dirs
-            if each.path in in_use
-        ]
         if living:
             with idle_io_priority(), half_of_the_cpus():
                 done |= back_up_living(living)
         result.log_dirs = [done[each.path] for each in request.log_dirs]
         _notice_changes(plans, result)
         require_unlocked(stopped)
-        _require_finished(in_use)
+        for log_dir, run in sorted(_finished_runs(in_use) ^ runs, key=str):
+            raise KdumpError(
+                f"{log_dir}: run {run} of kdump has changed it meanwhile, or was undone: there is"
+                " no new snapshot; run this again"
+            )
         if not result.unreadable:
             snapshot = Snapshot(request.now_ms, clock_ms(), request.kdump, tuple(result.log_dirs))
             with phase("syncing the repository"):
@@ -108,14 +112,16 @@ def back_up(
     return result
 
 
-def _require_finished(log_dirs: Iterable[Location]) -> None:
-    """Refuse log directories that are in use, if the one that uses them may be kdump.
+def _finished_runs(log_dirs: Iterable[Location]) -> set[tuple[Location, str]]:
+    """The runs of kdump that can be undone in log directories that are in use, if all are finished.
 
-    Each partition would be as it was at one moment, but some before a change and some after it.
+    The one that uses a directory may be kdump. Each partition would be as it was at one moment, but
+    some before a change and some after it.
 
     Raises:
         KdumpError: a run has begun to change one, and has not finished.
     """
+    found = set()
     for log_dir in log_dirs:
         path = log_dir.storage.local_path(log_dir.path)
         for run in () if path is None else list_undos(path):
@@ -125,6 +131,8 @@ def _require_finished(log_dirs: Iterable[Location]) -> None:
                     " its end: there is no new snapshot; wait for its end, or undo it while the"
                     f" broker is stopped: {undo_command(log_dir, run.undo_id)}"
                 )
+            found.add((log_dir, run.undo_id))
+    return found
 
 
 def _notice_changes(plans: Sequence[CopyPlan], result: BackupResult) -> None:

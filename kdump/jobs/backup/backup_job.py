@@ -7,6 +7,7 @@ SHA-256. Runs on this machine only, where the log directories are.
 from __future__ import annotations
 
 import contextlib
+import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
@@ -216,7 +217,11 @@ class _Run:
             with file.opened() as source:
                 content = read_at(source, 0, file.size_bytes)
         _require_size(len(content), file)
-        return StoredBytes(content)
+        damage: Damage = ()
+        if file.scope is not None and not file.scope.is_small:
+            whole, nothing = MemoryFile(file.source, content), PieceWriter(io.BytesIO(), ())
+            damage = self._check(whole, file, file.scope, nothing)
+        return StoredBytes(content, damage=damage)
 
     def _in_pieces(self, number: int, file: FileToStore) -> StoredBytes:
         same: Pieces = ()

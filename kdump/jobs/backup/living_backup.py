@@ -56,18 +56,26 @@ from kdump.log.segment import Segment
 from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.phases import phase
 from kdump.repository.repository_writer import RepositoryWriter
+from kdump.scan.source import read_at
 from kdump.storage.entries import EntryKind, is_file_name
 from kdump.storage.file_status import FileStatus, file_status
 from kdump.storage.gentle_disk import gently
 from kdump.storage.location import Location
 from kdump.storage.repository_documents import BackedUpLogDirectory, stored_bytes
+from kdump.words import counted
 
-_FIRST: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-"""Topics whose records are about other topics."""
+_FIRST: Final = ("__transaction_state", "__consumer_offsets", "__share_group_state")
+"""Topics whose records are about other topics, in this order.
+
+A coordinator of transactions that knows less ends again what ended later, also the offsets that
+were committed with it.
+"""
 _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
 _SEGMENT_KINDS: Final = (*_INDEXES, FileKind.TRANSACTION_INDEX)
 _LOG_BYTES_PER_INDEX_BYTE: Final = 200
 """With the default ``index.interval.bytes``: an entry of each index for 4096 bytes."""
+_LOOKED_AT_BYTES: Final = 1 << 16
+_NO_FILE: Final = "no regular file: stored only while no broker is running"
 _NOT_STORED: Final = names.OFFSET_CHECKPOINTS | {names.LOCK_FILE, names.CLEAN_SHUTDOWN_MARKER}
 
 
@@ -75,18 +83,38 @@ class _ChangedError(Exception):
     """A broker changed a directory while it was read."""
 
 
+class _Identity(NamedTuple):
+    """What tells a directory from a later one of the same name.
+
+    That is of a topic that was created again, or of a replica that was moved.
+
+    Attributes:
+        directory_id: its number on its disk, which a later one may have again.
+        metadata: its ``partition.metadata``; None without one, as of a new partition.
+    """
+
+    directory_id: int
+    metadata: bytes | None
+
+    def is_same(self, other: _Identity) -> bool:
+        """Whether it is the same directory, as far as is known."""
+        is_known = self.metadata is not None and other.metadata is not None
+        return self.directory_id == other.directory_id and not (
+            is_known and self.metadata != other.metadata
+        )
+
+
 class _StoredPartition(NamedTuple):
     """A partition that is stored.
 
     Attributes:
         place: where it was found.
-        directory_id: the number of its directory on its disk: another one of the same name is that
-            of a topic that was created again, or of a replica that was moved.
+        identity: of its directory.
         end: where what is stored of its log ends; None without a log.
     """
 
     place: PartitionPlace
-    directory_id: int
+    identity: _Identity
     end: StoredEnd | None
 
 
@@ -95,17 +123,19 @@ class _Reading(Struct):
 
     Attributes:
         place: where it was found.
-        directory_id: the number of its directory.
+        identity: of its directory.
         glimpse: its files, all at one moment.
         end: where what is stored of its log ends; None without a log.
+        damaged_tail: whether something that is no valid batch follows there.
         files: to store; others are stored already.
         indexes: of the last segment, what was read of them.
     """
 
     place: PartitionPlace
-    directory_id: int
+    identity: _Identity
     glimpse: Glimpse
     end: StoredEnd | None = None
+    damaged_tail: bool = False
     files: tuple[FileToStore, ...] = ()
     indexes: dict[str, bytes] = {}
 
@@ -124,9 +154,11 @@ def back_up_living(
         each.find()
         brokers[each.directory.cluster_id, each.directory.node_id].append(each)
     wanted = {place.topic_partition for each in directories for place in each.places.values()}
-    for is_wanted in (_is_of_others, _is_data):
+    for topic in _FIRST:
         for each in directories:
-            each.store(is_wanted)
+            each.store(functools.partial(_is_of, topic))
+    for each in directories:
+        each.store(_is_data)
     for of_broker in brokers.values():
         _store_moved(of_broker, wanted)
     for each in directories:
@@ -155,7 +187,9 @@ def _leave_gone(directories: Sequence[LivingDirectory]) -> None:
     for each in directories:
         each.find()
     found = _live(place for each in directories for place in each.places.values())
+    stored = {key for each in directories for key in each.live}
     for each in directories:
+        each.note_failures(stored)
         elsewhere = {key for other in directories if other is not each for key in other.live}
         each.leave_gone(elsewhere, found)
 
@@ -185,8 +219,8 @@ def _is_one_of(keys: Collection[TopicPartition], place: PartitionPlace) -> bool:
     return place.topic_partition in keys
 
 
-def _is_of_others(place: PartitionPlace) -> bool:
-    return place.topic_partition.topic in _FIRST
+def _is_of(topic: str, place: PartitionPlace) -> bool:
+    return place.topic_partition.topic == topic
 
 
 def _is_data(place: PartitionPlace) -> bool:
@@ -214,6 +248,14 @@ class LivingDirectory(DirectoryBackup):
         self.places: dict[str, PartitionPlace] = {}
         self.stored: dict[str, _StoredPartition] = {}
         self._of_metadata: dict[str, Damage] = {}
+        self._left_out: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
+        # The directories first: a line of a checkpoint is that of one that was there before.
+        self.find()
+        self._first = [
+            identity for name in self.places if (identity := _identity_of(self.root / name))
+        ]
+        self._first_checkpoints = read_root(self.root, self.directory.kind)[0].checkpoints
 
     def find(self) -> None:
         """List the directories of the partitions; one that is just renamed may be seen later."""
@@ -232,10 +274,22 @@ class LivingDirectory(DirectoryBackup):
     def leave_replaced(self) -> None:
         """Leave out topics that were created again: the new ones are to be stored."""
         for name, each in list(self.stored.items()):
-            with contextlib.suppress(FileNotFoundError):
-                directory = file_status((self.root / name).local_path)
-                if directory.file_id != each.directory_id:
-                    del self.stored[name], self._directories[name]
+            now = _identity_of(self.root / name)
+            if now is not None and not now.is_same(each.identity):
+                del self.stored[name], self._directories[name]
+
+    def note_failures(self, stored: Collection[TopicPartition]) -> None:
+        """Note the partitions that changed each time they were read, and are not stored elsewhere.
+
+        Args:
+            stored: the partitions that are stored of all log directories of the broker.
+        """
+        for name, failure in self._failures.items():
+            place = self.places.get(name)
+            if place is None or name in self.stored:
+                continue
+            if place.state is not PartitionState.LIVE or place.topic_partition not in stored:
+                self.unreadable.append(failure)
 
     def leave_gone(
         self, stored: Collection[TopicPartition], found: Collection[TopicPartition]
@@ -269,8 +323,7 @@ class LivingDirectory(DirectoryBackup):
             wait(attempt)
         for each in queue:
             what = f"its broker changed it each time it was read, {ATTEMPTS} times"
-            if (failure := f"{self.root / each.name}: {what}") not in self.unreadable:
-                self.unreadable.append(failure)
+            self._failures[each.name] = f"{self.root / each.name}: {what}"
 
     def _together(self, places: Iterable[PartitionPlace]) -> Iterator[Sequence[PartitionPlace]]:
         """Put partitions together whose last indexes are in memory at the same time."""
@@ -304,8 +357,9 @@ class LivingDirectory(DirectoryBackup):
             self._store(splits)
         for each in readings:
             if self._is_kept(each):
-                stored = _StoredPartition(each.place, each.directory_id, each.end)
+                stored = _StoredPartition(each.place, each.identity, each.end)
                 self.stored[each.place.name] = stored
+                self._note_left_out(each)
             else:
                 del self._directories[each.place.name]
                 yield each.place
@@ -329,10 +383,11 @@ class LivingDirectory(DirectoryBackup):
             return None
         partition = glimpse.partition
         metadata = read_if_there(path / names.PARTITION_METADATA)
-        if metadata is None and not partition.log_bytes:
+        is_new = not any(each.base_offset for each in partition.segments)
+        if metadata is None and not partition.log_bytes and is_new:
             return None  # it is just created, or deleted
         self._directories[place.name] = Directory(attributes_of(directory))
-        reading = _Reading(place, directory.file_id, glimpse)
+        reading = _Reading(place, _Identity(directory.file_id, metadata), glimpse)
         files: list[FileToStore] = []
         for segment, scope in PartitionScope(partition).segment_scopes():
             if segment is partition.segments[-1]:
@@ -367,6 +422,9 @@ class LivingDirectory(DirectoryBackup):
         log = partition.segment_path(segment, FileKind.LOG)
         with gently(log).open_file() as source:
             end = reading.end = stored_end(partition, segment, source)
+            # A broker may have preallocated the rest.
+            after = read_at(source, end.position, _LOOKED_AT_BYTES)
+            reading.damaged_tail = bool(after.strip(b"\0"))
         kind = FileKind.TRANSACTION_INDEX
         transactions = used_bytes(partition.segment_path(segment, kind))
         if transactions is not None:
@@ -476,12 +534,32 @@ class LivingDirectory(DirectoryBackup):
             return False
         partition = reading.glimpse.partition
         try:
-            directory = file_status(partition.path.local_path)
-            if directory.file_id != reading.directory_id:
+            now = _identity_of(partition.path)
+            if now is None or not now.is_same(reading.identity):
                 return False
             return self._has_kept_last(reading) and self._has_true_damage(reading)
         except CHANGES:
             return False
+
+    def _note_left_out(self, reading: _Reading) -> None:
+        """Note what is stored only of a log directory that is not in use."""
+        partition = reading.glimpse.partition
+        for name in {*partition.foreign} - reading.glimpse.files.keys():
+            self._left_out[str(partition.path / name)] = _NO_FILE
+        if not (reading.damaged_tail and reading.end and partition.segments):
+            return
+        log = partition.segment_path(partition.segments[-1], FileKind.LOG)
+        entry = log.status()
+        # Otherwise a broker was just writing it.
+        if (
+            FileStamp(entry.file_id, entry.size_bytes, entry.modified_ns)
+            == (reading.glimpse.files[partition.segments[-1].log_name])
+        ):
+            self._left_out[str(log)] = (
+                f"no valid batch follows byte {reading.end.position}: the"
+                f" {counted(entry.size_bytes - reading.end.position, 'byte')} from there on are"
+                " stored only while no broker is running"
+            )
 
     def _has_kept_last(self, reading: _Reading) -> bool:
         """Whether a log that a broker appended to was not truncated meanwhile.
@@ -535,7 +613,7 @@ class LivingDirectory(DirectoryBackup):
 
     def ended(self) -> BackedUpLogDirectory:
         """Store the files in the root, and the documents of the directories."""
-        left_out: dict[str, str] = {}
+        left_out = self._left_out
         for attempt in range(ATTEMPTS):
             self.changed.clear()
             root = file_status(self.root.local_path)
@@ -556,18 +634,23 @@ class LivingDirectory(DirectoryBackup):
 
     def _checkpoints(self) -> Iterator[FileToStore]:
         """The checkpoints as they were before the first partition, none past what is stored."""
+        first = defaultdict[int, list[_Identity]](list)
+        for identity in self._first:
+            first[identity.directory_id].append(identity)
         ends = [
             (each.place.topic_partition, each.end)
             for each in self.stored.values()
             if each.end is not None
+            and any(map(each.identity.is_same, first[each.identity.directory_id]))
             and each.place.state in (PartitionState.LIVE, PartitionState.FUTURE)
         ]
-        for name, offsets in self.directory.checkpoints.by_file_name().items():
-            if offsets is None:
-                continue
+        for name, offsets in self._first_checkpoints.by_file_name().items():
             with contextlib.suppress(FileNotFoundError):
                 self._statuses[name] = file_status((self.root / name).local_path)
-                content = offsets_before(offsets, ends)
+                if offsets is not None:
+                    content = offsets_before(offsets, ends)
+                else:  # it is malformed
+                    content = (self.root / name).read()
                 yield replace(self._file(name, self.root / name, len(content)), content=content)
 
     def _root_files(self, left_out: dict[str, str]) -> Iterator[FileToStore]:
@@ -589,6 +672,21 @@ class LivingDirectory(DirectoryBackup):
             elif entry.kind is EntryKind.DIRECTORY and entry.name in self.directory.refused:
                 what = "a directory of no partition: stored only while no broker is running"
                 left_out[str(self.root / entry.name)] = what
+            elif entry.kind not in (EntryKind.FILE, EntryKind.DIRECTORY):
+                left_out[str(self.root / entry.name)] = _NO_FILE
+
+
+def _identity_of(path: Location) -> _Identity | None:
+    """The identity of a directory; None if it is gone.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        directory_id = file_status(path.local_path).file_id
+    except FileNotFoundError:
+        return None
+    return _Identity(directory_id, read_if_there(path / names.PARTITION_METADATA))
 
 
 def _settled(listed: Partition) -> Glimpse | None:
