@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -197,6 +198,7 @@ def strip_symbols(path: Path, system: System) -> None:
         output_of(system.tool("strip"), *options, path)
 
 
+@cache
 def system_package(path: Path, system: System) -> SystemPackage:
     """Find the package that a file of a machine belongs to.
 
