@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -49,31 +49,17 @@ def in_container(
         temporary: where to mount a tmpfs; empty for nowhere.
         environment: the variables of the image.
     """
-    return subprocess.run(
-        [
-            *("/usr/bin/unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork"),
-            *("/bin/sh", "-c", _CONTAINER, "sh", str(root), user, temporary, *words),
-        ],
-        env={**environment, "PATH": f"{environment['PATH']}:/usr/sbin:/usr/bin:/sbin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    variables = {**environment, "PATH": f"{environment['PATH']}:/usr/sbin:/usr/bin:/sbin:/bin"}
+    given = (str(root), user, temporary, *words)
+    return _as_root(_CONTAINER, *given, environment=variables, own=("--pid", "--fork"))
 
 
 def require_container(root: Path) -> None:
     """Skip the test where a user may not mount what a container has."""
     require_namespaces()
     script = _CONTAINER.rpartition("exec ")[0]
-    probe = subprocess.run(
-        [
-            *("/usr/bin/unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork"),
-            *("/bin/sh", "-c", script, "sh", str(root), "0", "/tmp"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    given = (str(root), "0", "/tmp")
+    probe = _as_root(script, *given, own=("--pid", "--fork"))
     if probe.returncode:
         pytest.skip(f"users may not mount here: {probe.stderr.strip()}")
 
@@ -81,11 +67,22 @@ def require_container(root: Path) -> None:
 def emulated(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a program for arm64, and what that starts, by an emulator in a namespace of its own."""
     rule = rb":aarch64:M::" + _ELF + b":" + _MASK + b":" + _emulator().encode() + b":FP"
+    return _as_root(_EMULATED, rule.decode(), *map(str, words))
+
+
+def _as_root(
+    script: str,
+    *words: str,
+    environment: Mapping[str, str] | None = None,
+    own: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Run a script as root of a namespace with mounts, and what else is to be its own."""
     return subprocess.run(
         [
-            *("/usr/bin/unshare", "--user", "--map-root-user", "--mount"),
-            *("/bin/sh", "-c", _EMULATED, "sh", rule.decode(), *map(str, words)),
+            *("/usr/bin/unshare", "--user", "--map-root-user", "--mount", *own),
+            *("/bin/sh", "-c", script, "sh", *words),
         ],
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
