@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from kdump.formats import offset_index, time_index, transaction_index
 from kdump.formats.checkpoints import (
     decode_leader_epoch_checkpoint,
     encode_leader_epoch_checkpoint,
@@ -29,11 +30,11 @@ from kdump.log.segment import Segment
 from kdump.scan.source import read_at
 from kdump.storage.location import Location, StoredFile
 
-_OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-_TRANSACTION_ENTRY: Final = np.dtype(
-    [("version", ">i2"), ("id", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")]
-)
+_ENTRY_DTYPES: Final = {
+    FileKind.OFFSET_INDEX: offset_index.ENTRY_DTYPE,
+    FileKind.TIME_INDEX: time_index.ENTRY_DTYPE,
+    FileKind.TRANSACTION_INDEX: transaction_index.ENTRY_DTYPE,
+}
 _TOGETHER_BYTES: Final = 1 << 16
 
 
@@ -99,25 +100,21 @@ def entries_before(kind: FileKind, data: bytes, base_offset: int, end: StoredEnd
         base_offset: of its segment.
         end: where that is cut.
     """
-    dtype = {
-        FileKind.OFFSET_INDEX: _OFFSET_ENTRY,
-        FileKind.TIME_INDEX: _TIME_ENTRY,
-        FileKind.TRANSACTION_INDEX: _TRANSACTION_ENTRY,
-    }[kind]
+    dtype = _ENTRY_DTYPES[kind]
     entries = np.frombuffer(data, dtype, len(data) // dtype.itemsize)
     if kind is FileKind.TRANSACTION_INDEX:
-        is_stored = entries["last"] < end.offset
+        is_stored = entries["last_offset"] < end.offset
     else:
-        is_stored = base_offset + entries["offset"].astype(np.int64) < end.offset
+        is_stored = base_offset + entries["relative_offset"].astype(np.int64) < end.offset
     if kind is FileKind.OFFSET_INDEX:
         is_stored &= entries["position"] < end.position
         is_stored[:1] &= entries["position"][:1] > 0
-        is_stored[1:] &= entries["offset"][1:] > entries["offset"][:-1]
+        is_stored[1:] &= entries["relative_offset"][1:] > entries["relative_offset"][:-1]
         is_stored[1:] &= entries["position"][1:] > entries["position"][:-1]
     if kind is FileKind.TIME_INDEX:
         is_stored[:1] &= entries["timestamp"][:1] > 0
         is_stored[1:] &= entries["timestamp"][1:] > entries["timestamp"][:-1]
-        is_stored[1:] &= entries["offset"][1:] >= entries["offset"][:-1]
+        is_stored[1:] &= entries["relative_offset"][1:] >= entries["relative_offset"][:-1]
     count = len(entries) if is_stored.all() else int(np.argmin(is_stored))
     return data[: count * dtype.itemsize]
 
