@@ -27,7 +27,8 @@ from kdump.log.lock_holders import is_living_around, require_log_directory
 from kdump.log.partition import Partition, read_partition
 from kdump.log.settled_listing import ATTEMPTS, read_settled_partition
 from kdump.scan.source import ShortenedFileError
-from kdump.storage.entries import EntryKind
+from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.file_status import FileStatus
 from kdump.storage.location import Location
 
 Read = TypeVar("Read")
@@ -40,6 +41,11 @@ class FileStamp(NamedTuple):
     file_id: int
     size_bytes: int
     modified_ns: int
+
+    @classmethod
+    def of(cls, file: Entry | FileStatus) -> FileStamp:
+        """That of a file as it was listed or looked at."""
+        return cls(file.file_id, file.size_bytes, file.modified_ns)
 
 
 SegmentStamps = tuple[tuple[str, FileStamp], ...]
@@ -131,11 +137,7 @@ def _glimpse(partition: Partition, read: Callable[..., Partition]) -> Glimpse | 
     except FileNotFoundError:
         require_log_directory(partition.path.as_absolute().parent)
         return None
-    files = {
-        each.name: FileStamp(each.file_id, each.size_bytes, each.modified_ns)
-        for each in found.entries
-        if each.kind is EntryKind.FILE
-    }
+    files = {each.name: FileStamp.of(each) for each in found.entries if each.kind is EntryKind.FILE}
     parsed = [each for each in map(names.parse_offset_file_name, files) if each is not None]
     return Glimpse(
         replace(found, leftovers=(), entries=()),

@@ -519,3 +519,35 @@ def test_an_emptied_partition_of_an_old_broker_keeps_its_offset(
     result = backed_up([locked_dir], tmp_path / "repo", lambda: None, NOW_MS)
     new = restored(tmp_path / "repo", result, tmp_path / "new")
     assert file(new / "old-0", 12345, FileKind.LOG).exists()
+
+
+def test_a_log_with_a_half_written_batch_may_be_deleted_meanwhile(
+    locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdump.engine.local.usable_cpus", lambda: 1)
+    monkeypatch.setattr("kdump.jobs.backup.living_backup.wait", lambda _: None)
+    write_log_directory(locked_dir, clean=False)
+    path = locked_dir / "t-0"
+
+    def prepare() -> None:
+        for each in locked_dir.glob("t-*"):
+            shutil.rmtree(each)
+        write_old(path)
+        log = file(path, 0, FileKind.LOG)
+        log.write_bytes(log.read_bytes()[:-1])
+
+    prepare()
+    asked: list[None] = []
+    result = backed_up([locked_dir], tmp_path / "kept", lambda: asked.append(None), NOW_MS)
+    assert list(result.left_out) == [str(file(path, 0, FileKind.LOG))]
+    for moment in range(len(asked)):
+        prepare()
+        steps = iter(range(len(asked)))
+
+        def step(steps: Iterator[int] = steps, moment: int = moment) -> None:
+            if next(steps, None) == moment:
+                path.rename(path.with_name(f"{path.name}.{'0' * 32}-delete"))
+
+        result = backed_up([locked_dir], tmp_path / f"repo{moment}", step, NOW_MS)
+        assert result.unreadable == []
+        assert len(result.left_out) == result.log_dirs[0].partitions

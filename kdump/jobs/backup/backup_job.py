@@ -96,6 +96,11 @@ class FileToStore(Struct, frozen=True):
         return source
 
     @property
+    def scope_alone(self) -> SegmentScope | None:
+        """What to check it against by itself; None if it is no log, or checked with other logs."""
+        return None if self.scope is None or self.scope.is_small else self.scope
+
+    @property
     def is_inline(self) -> bool:
         """Whether it becomes a part of the document of its directory."""
         return self.size_bytes <= MOST_INLINE_BYTES
@@ -218,9 +223,9 @@ class _Run:
                 content = read_at(source, 0, file.size_bytes)
         _require_size(len(content), file)
         damage: Damage = ()
-        if file.scope is not None and not file.scope.is_small:
+        if (scope := file.scope_alone) is not None:
             whole, nothing = MemoryFile(file.source, content), PieceWriter(io.BytesIO(), ())
-            damage = self._check(whole, file, file.scope, nothing)
+            damage = self._check(whole, file, scope, nothing)
         return StoredBytes(content, damage=damage)
 
     def _in_pieces(self, number: int, file: FileToStore) -> StoredBytes:
@@ -278,8 +283,8 @@ class _Run:
         damage: Damage = ()
         try:
             with file.opened() as source:
-                if file.scope is not None and not file.scope.is_small:
-                    damage = self._check(source, file, file.scope, writer)
+                if (scope := file.scope_alone) is not None:
+                    damage = self._check(source, file, scope, writer)
                 writer.append(source, file.size_bytes)
                 digest = writer.end(file.size_bytes)
             if (left_bytes := file.size_bytes - stored_bytes(found)) > 0:
@@ -346,8 +351,7 @@ def _is_kept(file: FileToStore, stamp: FileStamp, found: StoredBytes) -> bool:
     Raises:
         OSError: it is gone, or cannot be read.
     """
-    entry = file.source.status()
-    now = FileStamp(entry.file_id, entry.size_bytes, entry.modified_ns)
+    now = FileStamp.of(file.source.status())
     if now == stamp:
         return True
     is_longer = now.file_id == stamp.file_id and now.size_bytes >= file.size_bytes

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -111,11 +111,13 @@ class _StoredPartition(NamedTuple):
         place: where it was found.
         identity: of its directory.
         end: where what is stored of its log ends; None without a log.
+        left_out: what is not stored, by path, and why.
     """
 
     place: PartitionPlace
     identity: _Identity
     end: StoredEnd | None
+    left_out: Mapping[str, str]
 
 
 class _Reading(Struct):
@@ -126,7 +128,7 @@ class _Reading(Struct):
         identity: of its directory.
         glimpse: its files, all at one moment.
         end: where what is stored of its log ends; None without a log.
-        damaged_tail: whether something that is no valid batch follows there.
+        damaged_tail: whether something that is no valid batch follows there, and nobody writes it.
         files: to store; others are stored already.
         indexes: of the last segment, what was read of them.
     """
@@ -248,13 +250,11 @@ class LivingDirectory(DirectoryBackup):
         self.places: dict[str, PartitionPlace] = {}
         self.stored: dict[str, _StoredPartition] = {}
         self._of_metadata: dict[str, Damage] = {}
-        self._left_out: dict[str, str] = {}
         self._failures: dict[str, str] = {}
         # The directories first: a line of a checkpoint is that of one that was there before.
         self.find()
-        self._first = [
-            identity for name in self.places if (identity := _identity_of(self.root / name))
-        ]
+        found = (_identity_of(self.root / name) for name in self.places)
+        self._first = {each.directory_id: each for each in found if each is not None}
         self._first_checkpoints = read_root(self.root, self.directory.kind)[0].checkpoints
 
     def find(self) -> None:
@@ -357,9 +357,8 @@ class LivingDirectory(DirectoryBackup):
             self._store(splits)
         for each in readings:
             if self._is_kept(each):
-                stored = _StoredPartition(each.place, each.identity, each.end)
+                stored = _StoredPartition(each.place, each.identity, each.end, _left_out(each))
                 self.stored[each.place.name] = stored
-                self._note_left_out(each)
             else:
                 del self._directories[each.place.name]
                 yield each.place
@@ -499,7 +498,7 @@ class LivingDirectory(DirectoryBackup):
         path = f"{reading.place.name}/{name}"
         status = self._status(reading, name)
         stamp = reading.glimpse.files[name]
-        if FileStamp(status.file_id, status.size_bytes, status.modified_ns) != stamp:
+        if FileStamp.of(status) != stamp:
             raise _ChangedError
         same = None if is_read else self.known.same(self.identity, path, status)
         if same is not None:
@@ -541,26 +540,6 @@ class LivingDirectory(DirectoryBackup):
         except CHANGES:
             return False
 
-    def _note_left_out(self, reading: _Reading) -> None:
-        """Note what is stored only of a log directory that is not in use."""
-        partition = reading.glimpse.partition
-        for name in {*partition.foreign} - reading.glimpse.files.keys():
-            self._left_out[str(partition.path / name)] = _NO_FILE
-        if not (reading.damaged_tail and reading.end and partition.segments):
-            return
-        log = partition.segment_path(partition.segments[-1], FileKind.LOG)
-        entry = log.status()
-        # Otherwise a broker was just writing it.
-        if (
-            FileStamp(entry.file_id, entry.size_bytes, entry.modified_ns)
-            == (reading.glimpse.files[partition.segments[-1].log_name])
-        ):
-            self._left_out[str(log)] = (
-                f"no valid batch follows byte {reading.end.position}: the"
-                f" {counted(entry.size_bytes - reading.end.position, 'byte')} from there on are"
-                " stored only while no broker is running"
-            )
-
     def _has_kept_last(self, reading: _Reading) -> bool:
         """Whether a log that a broker appended to was not truncated meanwhile.
 
@@ -572,10 +551,9 @@ class LivingDirectory(DirectoryBackup):
             return True
         partition, last = reading.glimpse.partition, segments[-1]
         log = partition.segment_path(last, FileKind.LOG)
-        entry = log.status()
-        stamp = FileStamp(entry.file_id, entry.size_bytes, entry.modified_ns)
-        if stamp == reading.glimpse.files[last.log_name]:
+        if FileStamp.of(log.status()) == reading.glimpse.files[last.log_name]:
             return True
+        reading.damaged_tail = False
         for kind in _SEGMENT_KINDS:
             name = last.file_name(kind)
             before = reading.indexes.get(name)
@@ -613,7 +591,9 @@ class LivingDirectory(DirectoryBackup):
 
     def ended(self) -> BackedUpLogDirectory:
         """Store the files in the root, and the documents of the directories."""
-        left_out = self._left_out
+        left_out = {
+            path: why for each in self.stored.values() for path, why in each.left_out.items()
+        }
         for attempt in range(ATTEMPTS):
             self.changed.clear()
             root = file_status(self.root.local_path)
@@ -634,14 +614,12 @@ class LivingDirectory(DirectoryBackup):
 
     def _checkpoints(self) -> Iterator[FileToStore]:
         """The checkpoints as they were before the first partition, none past what is stored."""
-        first = defaultdict[int, list[_Identity]](list)
-        for identity in self._first:
-            first[identity.directory_id].append(identity)
         ends = [
             (each.place.topic_partition, each.end)
             for each in self.stored.values()
             if each.end is not None
-            and any(map(each.identity.is_same, first[each.identity.directory_id]))
+            and (first := self._first.get(each.identity.directory_id)) is not None
+            and first.is_same(each.identity)
             and each.place.state in (PartitionState.LIVE, PartitionState.FUTURE)
         ]
         for name, offsets in self._first_checkpoints.by_file_name().items():
@@ -666,14 +644,28 @@ class LivingDirectory(DirectoryBackup):
                     if same is not None:
                         self._add(entry.name, same)
                         continue
-                    stamp = FileStamp(status.file_id, status.size_bytes, status.modified_ns)
                     file = self._file(entry.name, self.root / entry.name, status.size_bytes)
-                    yield replace(file, stamp=stamp)
+                    yield replace(file, stamp=FileStamp.of(status))
             elif entry.kind is EntryKind.DIRECTORY and entry.name in self.directory.refused:
                 what = "a directory of no partition: stored only while no broker is running"
                 left_out[str(self.root / entry.name)] = what
             elif entry.kind not in (EntryKind.FILE, EntryKind.DIRECTORY):
                 left_out[str(self.root / entry.name)] = _NO_FILE
+
+
+def _left_out(reading: _Reading) -> dict[str, str]:
+    """What is stored of a partition only while no broker is running, by path, and why."""
+    partition, files = reading.glimpse.partition, reading.glimpse.files
+    found = {str(partition.path / name): _NO_FILE for name in {*partition.foreign} - files.keys()}
+    if reading.damaged_tail and reading.end is not None:
+        last = partition.segments[-1].log_name
+        size_bytes = files[last].size_bytes - reading.end.position
+        found[str(partition.path / last)] = (
+            f"no valid batch follows byte {reading.end.position}: the"
+            f" {counted(size_bytes, 'byte')} from there on are stored only while no broker is"
+            " running"
+        )
+    return found
 
 
 def _identity_of(path: Location) -> _Identity | None:
