@@ -25,7 +25,7 @@ from kdump.log.broker import require_one_cluster
 from kdump.log.directory import LogDirectory
 from kdump.log.first_record import FoundRecord
 from kdump.log.living import while_it_changes
-from kdump.log.log_search import checkpointed, find_log_start
+from kdump.log.log_search import checkpointed, find_log_start, within_log
 from kdump.log.partition import Partition
 from kdump.log.producer_snapshots import read_producers
 from kdump.log.record_search import LIMIT_BYTES, RecordInSegment, RecordSearch
@@ -390,7 +390,7 @@ class _Lookup:
             self.bound = Bound.HIGH_WATERMARK
             if mark < end:
                 self.notes.append(f"the log goes on after the high watermark, to offset {end}")
-            end = min(end, mark)
+            end = within_log(mark, self.log_start, end)
         if self.question.isolation_level is IsolationLevel.READ_COMMITTED:
             self.bound = Bound.LAST_STABLE_OFFSET
             first_open = self._first_open_offset()

@@ -464,6 +464,11 @@ def checkpointed(offsets: Offsets | None, partition: Partition) -> int | None:
     return offsets.get(partition.topic_partition)
 
 
+def within_log(high_watermark: int, log_start: int, log_end: int) -> int:
+    """A high watermark as the log's broker has it; follows ``UnifiedLog.updateHighWatermark``."""
+    return max(min(high_watermark, log_end), log_start)
+
+
 def is_older(
     partition: Partition, segment: Segment, following: Segment | None, timestamp_ms: int
 ) -> bool:

@@ -15,7 +15,7 @@ from builders.log_directories import write_log_directory
 from builders.recovery import of_producer
 from builders.serving import opened
 from builders.transactional_logs import random_steps, write_transactional_log
-from serve.test_answers import fetch
+from serve.test_answers import fetch, offset_of
 
 LOG = "00000000000000000000.log"
 
@@ -122,3 +122,12 @@ def test_no_damage_shows_a_record_that_was_not_committed(seed: int, tmp_path: Pa
     with opened(root, skips_damage=True) as server:
         found = server.read([("orders", 0)], "read_committed")["orders", 0]
     assert {each.offset for each in found} <= {each.offset for each in committed}
+
+
+def test_the_end_is_never_before_the_start(log_dir: Path) -> None:
+    """A consumer that is sent from the one to the other would never come to rest."""
+    marks, starts = {("orders", 0): 5}, {("orders", 0): 12}
+    write_log_directory(log_dir, high_watermarks=marks, log_start_offsets=starts)
+    with opened(log_dir) as server:
+        assert (offset_of(server, -2).offset, offset_of(server, -1).offset) == (12, 12)
+        assert fetch(server, 12).error_code is ErrorCode.none

@@ -11,6 +11,7 @@ from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
 from kdump.formats import offset_index, time_index
 from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.log.log_search import within_log
 from kdump.state.metadata.settings import TopicSettings
 from kdump.storage.location import Location
 from kdump.target.virtual_directory import VirtualDirectory, file_name
@@ -143,7 +144,7 @@ def loaded_log(
         segments.append(files)
         if _whole(directory, base_offset, FileKind.TRANSACTION_INDEX, 1):
             with_aborted_txns.append(files)
-    mark = max(min(high_watermark, loaded.log_end_offset), loaded.log_start_offset)
+    mark = within_log(high_watermark, loaded.log_start_offset, loaded.log_end_offset)
     return CompactedLog(
         directory=directory,
         segments=tuple(segments),

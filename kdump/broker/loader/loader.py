@@ -41,6 +41,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.record_batch import wrap_int64
+from kdump.log.log_search import within_log
 from kdump.log.partition import Partition
 from kdump.state.epochs.epoch_history import begin_before
 from kdump.state.epochs.leader_epochs import LeaderEpochs
@@ -139,8 +140,8 @@ class _Loader:
             self._compare_with_log(claims, start_offset, end_offset)
         self._find_unstable_batch(start_offset, end_offset)  # the search itself can fail
         self._read_partition_metadata()
-        mark = min(context.high_watermark, end_offset)
-        self.producers.advance_high_watermark(max(mark, start_offset))
+        mark = within_log(context.high_watermark, start_offset, end_offset)
+        self.producers.advance_high_watermark(mark)
         unstable_offset = self._find_unstable_batch(start_offset, end_offset)
         stopped = self._stop(start_offset, end_offset, recovery_point)
         return replace(stopped, unstable_batch_offset=unstable_offset)

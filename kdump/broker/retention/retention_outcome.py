@@ -29,7 +29,7 @@ from kdump.formats.checkpoints import encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.index_tail import last_time_entry
-from kdump.log.log_search import SegmentSearch, Trust
+from kdump.log.log_search import SegmentSearch, Trust, within_log
 from kdump.log.record_times import largest_timestamp_of_usual
 from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.state.metadata.settings import TopicSettings
@@ -189,7 +189,7 @@ def retainable_log(
         segments=tuple(segments),
         log_start_offset=start,
         log_end_offset=end,
-        high_watermark=max(start, min(high_watermark or 0, end)),
+        high_watermark=within_log(high_watermark or 0, start, end),
         has_high_watermark=high_watermark is not None,
     )
 

@@ -26,7 +26,7 @@ from kdump.jobs.collect.header_history import (
 from kdump.jobs.loading.load_partition import Outcome, RecoverJob, loaded_replica
 from kdump.jobs.loading.load_split import LoadSplit
 from kdump.jobs.problems.unreadable import Unreadable
-from kdump.log.log_search import ReplicaEnd, Trust, find_log_start, log_end
+from kdump.log.log_search import ReplicaEnd, Trust, find_log_start, log_end, within_log
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage
@@ -403,7 +403,7 @@ class _Reading:
             return None
         high_watermark = self.split.high_watermark
         if high_watermark is not None:
-            high_watermark = max(min(high_watermark, log_end), self.log_start)
+            high_watermark = within_log(high_watermark, self.log_start, log_end)
         return stability(log, self.log_start, high_watermark).last_stable_offset
 
     # ---- problems

@@ -18,6 +18,7 @@ from kdump.jobs.transactions.open_transactions import TxnsRequest, txns
 from kdump.jobs.transactions.partition_transactions import all_txns
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import LogDirectory
+from kdump.log.log_search import within_log
 from kdump.log.replicas import choose_replicas
 from kdump.log.selection import PartitionSelection
 from kdump.state.transactions.hanging_transactions import (
@@ -141,4 +142,4 @@ def _bounds(
         return first, None
     start = max(first, directory.load_offsets(key)[0])
     mark = (directory.checkpoints.high_watermarks or {}).get(key)
-    return start, None if mark is None else max(min(mark, report.end_offset), start)
+    return start, None if mark is None else within_log(mark, start, report.end_offset)

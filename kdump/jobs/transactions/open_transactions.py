@@ -24,7 +24,7 @@ from kdump.jobs.transactions.partition_transactions import (
 )
 from kdump.log.broker import require_one_cluster
 from kdump.log.directory import LogDirectory
-from kdump.log.log_search import ReplicaEnd
+from kdump.log.log_search import ReplicaEnd, within_log
 from kdump.log.replicas import Replica, of_each_topic, rank_replicas, replicas_by_partition
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage
@@ -304,7 +304,7 @@ def _judged(
 ) -> PartitionTransactions:
     high_watermark = each.high_watermark
     if high_watermark is not None:
-        high_watermark = max(min(high_watermark, result.log_end_offset), result.log_start_offset)
+        high_watermark = within_log(high_watermark, result.log_start_offset, result.log_end_offset)
 
     def judge(txn: OpenTxn, is_certain: bool) -> Judgement:
         found = coordinators.judge(

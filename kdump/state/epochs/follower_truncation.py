@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from kdump.formats.checkpoints import EpochEntry
+from kdump.log.log_search import within_log
 from kdump.state.epochs.epoch_history import EpochHistory
 
 
@@ -64,7 +65,7 @@ def truncation_as_follower(follower: LoadedReplica, leader: LoadedReplica) -> Tr
     if history.latest_epoch is None:
         if follower.high_watermark is None and follower.log_start_offset < end:
             return None
-        end = min(max(follower.high_watermark or 0, follower.log_start_offset), end)
+        end = within_log(follower.high_watermark or 0, follower.log_start_offset, end)
     while history.latest_epoch is not None and end >= leader.log_start_offset:
         last_epoch = history.latest_epoch
         answer = of_leader.end_offset_for(last_epoch, leader.log_end_offset)
