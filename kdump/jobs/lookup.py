@@ -126,6 +126,7 @@ class LookupAnswer(Struct, frozen=True):
         read_bytes: how much was read.
         unused_indexes: names of indexes that are missing or wrong, and were not used.
         notes: what else there is to know, a sentence each.
+        losses: that records are missing at the end of the log, and why, a sentence each.
         damages: the damage that was met.
         malformed: small files that are malformed, each with what is wrong.
         is_lost: whether damage is where the offset was that was looked up.
@@ -143,6 +144,7 @@ class LookupAnswer(Struct, frozen=True):
     read_bytes: int
     unused_indexes: tuple[str, ...]
     notes: tuple[str, ...]
+    losses: tuple[str, ...]
     damages: tuple[Damage, ...]
     malformed: tuple[tuple[Location, str], ...]
     is_lost: bool
@@ -195,16 +197,33 @@ class _Lookup:
         self.damaged_end = tuple(self.search.damages_before)
         self.is_lost = False
         self.is_discarded = self.log_end < self.log_start
+        self.losses = tuple(self._losses())
         if self.is_discarded:
-            self.notes.append(
-                f"{names.LOG_START_OFFSET_CHECKPOINT} has offset {self.log_start}, but the log ends"
-                f" at {self.log_end}: a starting broker deletes all its records"
-            )
+            self.notes.append(self.losses[0])
             self.log_end = self.log_start
         self.bound: Bound | None = None
         self.last_stable_offset: int | None = None
         self.epochs = self._read_epochs()
         self.remote = remote_part(partition)
+
+    def _losses(self) -> Iterator[str]:
+        if self.is_discarded:
+            yield (
+                f"{names.LOG_START_OFFSET_CHECKPOINT} has offset {self.log_start}, but the log ends"
+                f" at {self.log_end}: a starting broker deletes all its records"
+            )
+            return
+        yield from self._missing()
+        if self.damaged_end:
+            yield ends_before_damage(self.log_end, self.damaged_end[0])
+
+    def _missing(self) -> Iterator[str]:
+        mark = self.split.high_watermark
+        if mark is not None and mark > self.log_end:
+            yield (
+                f"the log ends at offset {self.log_end}, before the high watermark on disk, {mark}:"
+                " records are missing"
+            )
 
     def answer(self) -> LookupAnswer:
         if not self.search.partition.segments:
@@ -237,6 +256,7 @@ class _Lookup:
             read_bytes=self.search.read_bytes,
             unused_indexes=tuple(sorted(self.search.unused_indexes)),
             notes=tuple(self.notes),
+            losses=self.losses,
             damages=tuple(self.search.damages.values()),
             malformed=tuple(self.malformed),
             is_lost=self.is_lost,
@@ -381,7 +401,7 @@ class _Lookup:
                 " is used"
             )
         elif not self.split.is_clean:
-            if mark != end:
+            if mark < end:
                 self.notes.append(
                     f"the high watermark on disk, {mark}, is stale after an unclean shutdown: the"
                     " log end offset is used"
@@ -391,6 +411,7 @@ class _Lookup:
             if mark < end:
                 self.notes.append(f"the log goes on after the high watermark, to offset {end}")
             end = within_log(mark, self.log_start, end)
+        self.notes += self._missing()
         if self.question.isolation_level is IsolationLevel.READ_COMMITTED:
             self.bound = Bound.LAST_STABLE_OFFSET
             first_open = self._first_open_offset()
@@ -425,6 +446,11 @@ class _Lookup:
 
     def _note_damage(self, damage: Damage) -> None:
         self.search.damages.setdefault((damage.path, damage.start), damage)
+
+
+def ends_before_damage(log_end: int, damage: Damage) -> str:
+    """What is said of a log that ends before damage, so that records may be missing."""
+    return f"the log ends at offset {log_end}, before damage: {damage}"
 
 
 def _where(damages: Sequence[Damage]) -> str:

@@ -46,7 +46,6 @@ class ServeRequest(Struct, frozen=True):
         directories: the log directories, with partitions as a starting broker loads them.
         image: the cluster's metadata; None if there is none.
         broker_id: serve the replicas of this broker; None for the most advanced ones.
-        skips_damage: whether damaged batches are left out.
         server_properties: of a broker; None if its file was not given.
         kafka_version: of the brokers; None for that of the metadata.
     """
@@ -55,7 +54,6 @@ class ServeRequest(Struct, frozen=True):
     image: MetadataImage | None
     selection: PartitionSelection
     broker_id: int | None = None
-    skips_damage: bool = False
     server_properties: Configs | None = None
     kafka_version: KafkaVersion | None = None
 
@@ -172,11 +170,11 @@ def open_cluster(
     verified, readers = VerifiedBatches(), CommittedReaders()
     logs: dict[TopicPartition, ServedLog | ServedLog07] = {}
     for replica in chosen.chosen:
-        key, how = replica.partition.key, (request.skips_damage, notices.note_damage)
+        key = replica.partition.key
         if replica.partition.is_0_7:
-            logs[key] = ServedLog07(key, replica, *how)
+            logs[key] = ServedLog07(key, replica, notices)
         else:
-            logs[key] = ServedLog(key, replica, verified, readers, *how)
+            logs[key] = ServedLog(key, replica, verified, readers, notices)
     selected = (
         each
         for directory in request.directories

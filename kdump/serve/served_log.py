@@ -6,7 +6,7 @@ import contextlib
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ from kdump.log.valid_windows import Damage
 from kdump.scan.batches import BatchColumns, Flags
 from kdump.scan.control_batches import is_control
 from kdump.serve.look_ahead import LookAhead
+from kdump.serve.served_notices import ServedNotices
 from kdump.serve.stored_batches import (
     LEAST_RANGE_BYTES,
     SentRange,
@@ -114,16 +115,14 @@ class ServedLog(Struct):
     Attributes:
         verified: what was verified of all logs.
         readers: of committed records, of all logs.
-        skips_damage: whether damaged batches are left out.
-        on_damage: takes damage that a reader met, and the lost offsets, the end exclusive.
+        notices: takes the damage that readers meet; they say whether it is left out.
     """
 
     key: TopicPartition
     replica: Replica
     verified: VerifiedBatches
     readers: CommittedReaders
-    skips_damage: bool
-    on_damage: Callable[[TopicPartition, Damage, tuple[int, int]], None]
+    notices: ServedNotices
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ends: dict[IsolationLevel, LookupAnswer] = field(default_factory=dict)
 
@@ -155,6 +154,8 @@ class ServedLog(Struct):
             if known is None:
                 question = Question(time=SpecialTime.LATEST, isolation_level=level)
                 known = self._ends[level] = self.lookup(question)
+                for each in known.losses:
+                    self.notices.note_loss(self.key, each)
             return known
 
     def end_offset(self, level: IsolationLevel) -> int:
@@ -341,8 +342,8 @@ class ServedLog(Struct):
         if found.parts:
             return False
         for damage in damages:
-            self.on_damage(self.key, damage, (offset, next_offset))
-        if self.skips_damage:
+            self.notices.note_damage(self.key, damage, (offset, next_offset))
+        if self.notices.skips_damage:
             return True
         raise CorruptBatch
 

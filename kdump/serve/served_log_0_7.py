@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -23,13 +23,14 @@ from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import Message07
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import Record
-from kdump.jobs.lookup import Found, Question
+from kdump.jobs.lookup import Found, Question, ends_before_damage
 from kdump.log.replicas import Replica
 from kdump.log.segment import Segment
 from kdump.log.special_times import IsolationLevel, SpecialTime
 from kdump.log.valid_windows import Damage
 from kdump.scan.walk_0_7 import Skipped07, valid_messages
 from kdump.serve.served_log import CorruptBatch, FetchedBatches, OffsetOutOfRange, empty_batch
+from kdump.serve.served_notices import ServedNotices
 from kdump.serve.stored_batches import StoredBatches
 from kdump.state.epochs.epoch_history import EpochEnd
 from kdump.storage.location import Location, StoredFile
@@ -99,14 +100,12 @@ class ServedLog07(Struct):
     """The log of Kafka 0.7 that is served of a partition, converted to batches of today.
 
     Attributes:
-        skips_damage: whether damaged messages are left out.
-        on_damage: takes damage that a reader met, and the lost offsets, the end exclusive.
+        notices: takes the damage that readers meet; they say whether it is left out.
     """
 
     key: TopicPartition
     replica: Replica
-    skips_damage: bool
-    on_damage: Callable[[TopicPartition, Damage, tuple[int, int]], None]
+    notices: ServedNotices
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _starts: dict[int, _Starts] = field(default_factory=dict)
     _end: int | None = None
@@ -124,11 +123,17 @@ class ServedLog07(Struct):
         with self._lock:
             if self._end is None:
                 last = self.replica.partition.segments[-1]
-                end = last.base_offset
+                end, after = last.base_offset, list[Skipped07]()
                 with self._path(last).open_file() as log:
                     for found in self._messages(last, log, last.base_offset):
                         if isinstance(found, Message07):
                             end = last.base_offset + found.position + found.size_bytes
+                            after.clear()
+                        else:
+                            after.append(found)
+                for each in after[:1]:
+                    damage = _damage(str(self._path(last)), each)
+                    self.notices.note_loss(self.key, ends_before_damage(end, damage))
                 self._end = end
             return self._end
 
@@ -186,8 +191,10 @@ class ServedLog07(Struct):
             if isinstance(step, _Lost):
                 if taken:
                     break
-                self.on_damage(self.key, step.damage, (max(step.offset, offset), step.end))
-                if not self.skips_damage:
+                self.notices.note_damage(
+                    self.key, step.damage, (max(step.offset, offset), step.end)
+                )
+                if not self.notices.skips_damage:
                     raise CorruptBatch
             else:
                 left_bytes -= step.size_bytes
@@ -234,8 +241,7 @@ class ServedLog07(Struct):
 def _step(base_offset: int, path: str, found: Message07 | Skipped07) -> _Entry | _Lost:
     """What was found in a segment, with its offsets."""
     if isinstance(found, Skipped07):
-        damage = Damage(path, found.start, found.end, found.problem)
-        return _Lost(base_offset + found.start, base_offset + found.end, damage)
+        return _Lost(base_offset + found.start, base_offset + found.end, _damage(path, found))
     start, end = found.position, found.position + found.size_bytes
     try:
         payloads = _payloads(found)
@@ -243,6 +249,10 @@ def _step(base_offset: int, path: str, found: Message07 | Skipped07) -> _Entry |
         damage = Damage(path, start, end, problem.as_value())
         return _Lost(base_offset + start, base_offset + end, damage)
     return _Entry(base_offset + start, base_offset + end, payloads)
+
+
+def _damage(path: str, skipped: Skipped07) -> Damage:
+    return Damage(path, skipped.start, skipped.end, skipped.problem)
 
 
 def _payloads(found: Message07) -> tuple[bytes, ...]:

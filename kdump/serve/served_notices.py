@@ -27,6 +27,7 @@ class ServedNotices(Struct):
         fetched_bytes: how many bytes of records were sent.
         clients: how many connections were made.
         refused: how many requests were refused with their connection.
+        has_damage: whether a client met damage.
     """
 
     say: Callable[[str], None]
@@ -34,9 +35,11 @@ class ServedNotices(Struct):
     fetched_bytes: int = 0
     clients: int = 0
     refused: int = 0
+    has_damage: bool = False
     _said: set[str] = field(default_factory=set)
     _refusals: set[str] = field(default_factory=set)
-    _lost: dict[TopicPartition, set[tuple[int, int]]] = field(default_factory=dict)
+    _lost: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
+    _losses: list[str] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note(self, line: str) -> None:
@@ -60,15 +63,28 @@ class ServedNotices(Struct):
 
     def note_damage(self, key: TopicPartition, damage: Damage, lost: tuple[int, int]) -> None:
         """Say what is damaged, and remember the lost offsets; the end is exclusive."""
+        start, end = lost
         with self._lock:
-            self._lost.setdefault(key, set()).add(lost)
-        done = "left out" if self.skips_damage else "not served"
-        self.note(f"{key}: offsets {lost[0]} to {lost[1] - 1} are {done}: {damage}")
+            self.has_damage = True
+            starts = self._lost.setdefault(key, {})
+            if starts.get(end, end) <= start:
+                return  # known, from where the damage begins
+            starts[end] = start
+        self.note(f"{key}: offsets {start} to {end - 1} are {self._done}: {damage}")
+
+    def note_loss(self, key: TopicPartition, what: str) -> None:
+        """Say that records are missing at the end of a log; again at the end."""
+        line = f"{key}: {what}"
+        with self._lock:
+            if line in self._losses:
+                return
+            self.has_damage = True
+            self._losses.append(line)
+        self.note(line)
 
     @property
-    def has_damage(self) -> bool:
-        """Whether a client met damage."""
-        return bool(self._lost)
+    def _done(self) -> str:
+        return "left out" if self.skips_damage else "not served"
 
     def summary(self) -> Iterator[str]:
         """What was done, at the end."""
@@ -76,7 +92,7 @@ class ServedNotices(Struct):
             f"{counted(self.clients, 'connection')}, {self.fetched_bytes} bytes of records served,"
             f" {counted(self.refused, 'request')} refused"
         )
-        done = "left out" if self.skips_damage else "not served"
-        for key, ranges in sorted(self._lost.items()):
-            offsets = ", ".join(f"{start} to {end - 1}" for start, end in sorted(ranges))
-            yield f"{key}: damaged, {done}: offsets {offsets}"
+        for key, starts in sorted(self._lost.items()):
+            offsets = ", ".join(f"{start} to {end - 1}" for end, start in sorted(starts.items()))
+            yield f"{key}: damaged, {self._done}: offsets {offsets}"
+        yield from self._losses

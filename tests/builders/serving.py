@@ -255,7 +255,6 @@ def opened(
         newest_image(directories, lines.append),
         PartitionSelection(),
         broker_id,
-        skips_damage,
         server_properties,
     )
 

@@ -20,6 +20,7 @@ from builders.batches import batches
 from builders.in_process import run_kdump
 from builders.log_directories import TOPIC_ID, write_log_directory, write_partition
 from builders.metadata_log import partition_record, topic_record, write_metadata_log
+from builders.serving import answer_at
 from builders.serving_securely import acl, client_options, credential, write_certificate
 from builders.trees import contents_of
 from kdump.formats import names
@@ -105,6 +106,19 @@ def test_a_malformed_checkpoint_is_status_4(log_dir: Path) -> None:
     status, _, err = running.stop(signal.SIGTERM)
     assert status == 4
     assert names.RECOVERY_POINT_CHECKPOINT in err
+
+
+def test_damage_that_a_client_met_is_status_4(log_dir: Path) -> None:
+    path = log_dir / "orders-0" / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes()[:-10])
+    running = Program(log_dir)
+    port = int(running.started[0].split(":")[-1].split(",")[0])
+    asked = {"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -1}]}
+    answer_at(port, 2, 6, replica_id=-1, isolation_level=0, topics=[asked])
+    status, out, err = running.stop(signal.SIGTERM)
+    assert status == 4
+    assert out.count("orders-0: the log ends at offset 27, before") == 2
+    assert err.count("orders-0: the log ends at offset 27, before") == 2
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:9092", "10.1.2.3:9092", "example.org:9092", "[::]:0"])

@@ -13,7 +13,7 @@ from builders.batches import batches
 from builders.damage import batch_positions
 from builders.log_directories import write_log_directory
 from builders.recovery import of_producer
-from builders.serving import opened
+from builders.serving import RunningServer, opened
 from builders.transactional_logs import random_steps, write_transactional_log
 from serve.test_answers import fetch, offset_of
 
@@ -131,3 +131,47 @@ def test_the_end_is_never_before_the_start(log_dir: Path) -> None:
     with opened(log_dir) as server:
         assert (offset_of(server, -2).offset, offset_of(server, -1).offset) == (12, 12)
         assert fetch(server, 12).error_code is ErrorCode.none
+
+
+def ends_after(log_dir: Path, *, lost_bytes: int) -> RunningServer:
+    """Return a server that was asked for the end of the log, which lacks its last bytes."""
+    path = log_dir / "orders-0" / LOG
+    path.write_bytes(path.read_bytes()[:-lost_bytes])
+    with opened(log_dir) as server:
+        assert offset_of(server, -1).offset == 27
+        fetch(server, 27)
+    return server
+
+
+def test_a_torn_end_is_told_once(log_dir: Path) -> None:
+    server = ends_after(log_dir, lost_bytes=10)
+    missing, torn = server.lines
+    assert missing == (
+        "orders-0: the log ends at offset 27, before the high watermark on disk, 30: records are"
+        " missing"
+    )
+    assert torn.startswith("orders-0: the log ends at offset 27, before damage: ")
+    assert LOG in torn
+    assert server.notices.has_damage
+    assert [*server.notices.summary()][1:] == server.lines
+
+
+def test_a_lost_batch_at_the_end_is_told(log_dir: Path) -> None:
+    server = ends_after(log_dir, lost_bytes=len(batches(10)[-1]))
+    (missing,) = server.lines
+    assert missing.endswith("the high watermark on disk, 30: records are missing")
+
+
+def test_a_log_that_a_broker_discards_is_told(log_dir: Path) -> None:
+    write_log_directory(log_dir, log_start_offsets={("orders", 0): 31})
+    with opened(log_dir) as server:
+        assert offset_of(server, -1).offset == 31
+    assert any("a starting broker deletes all its records" in each for each in server.lines)
+
+
+@pytest.mark.parametrize("damaged", [flip], indirect=True)
+def test_who_asks_for_each_lost_offset_is_told_of_one_range(damaged: Path) -> None:
+    with opened(damaged) as server:
+        for offset in (14, 13, 12, 13):
+            fetch(server, offset)
+    assert [*server.notices.summary()][1:] == ["orders-0: damaged, not served: offsets 12 to 14"]

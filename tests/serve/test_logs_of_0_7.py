@@ -175,6 +175,10 @@ def test_the_torn_end_of_a_log_is_not_served(tmp_path: Path) -> None:
     with opened(root) as server:
         assert offset_of(server, -1).offset == NEXT + len(SECOND[0])
         assert [each.value for each in read(server, NEXT)] == [b"message 0"]
+    (line,) = server.lines
+    assert line.startswith(
+        f"orders-0: the log ends at offset {NEXT + len(SECOND[0])}, before damage"
+    )
 
 
 def test_a_small_fetch_has_at_least_one_message(server: RunningServer) -> None:

@@ -173,7 +173,6 @@ def command(
             _image(directories, diagnostics, must_be_whole=with_sasl),
             selection,
             broker_id,
-            skip_damaged,
             broker,
             kafka_version,
         )
@@ -201,6 +200,8 @@ def command(
     serve(cluster, notices, *address, ready, admission)
     for line in notices.summary():
         write_line(line)
+    if notices.has_damage:
+        diagnostics.status |= ExitStatus.DAMAGE_LEFT
     return diagnostics.status
 
 
