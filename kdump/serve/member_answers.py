@@ -22,6 +22,8 @@ HEARTBEAT: Final = 12
 LEAVE_GROUP: Final = 13
 SYNC_GROUP: Final = 14
 CONSUMER_GROUP_HEARTBEAT: Final = 68
+WAITING: Final = frozenset({JOIN_GROUP, SYNC_GROUP})
+"""Requests that are answered when other members have come."""
 
 _KNOWING_IDS: Final = 4
 """From this version of ``JoinGroup`` on, a new member joins with an id that it was given."""

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, TypeVar, cast
 
 from kdump.errors import KdumpError, reason_of
 from kdump.serve.admission import Admission
@@ -27,7 +27,7 @@ from kdump.serve.fetch_answers import LARGEST_FETCH_BYTES, FetchAnswers
 from kdump.serve.finding_answers import FindingAnswers
 from kdump.serve.group_answers import GroupAnswers
 from kdump.serve.live_groups import LiveGroups
-from kdump.serve.member_answers import MemberAnswers
+from kdump.serve.member_answers import WAITING, MemberAnswers
 from kdump.serve.memory_budget import MemoryBudget
 from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import FETCH, Answer, Request, Response, decode_request, encode_response
@@ -41,6 +41,8 @@ from kdump.serve.stored_batches import FilesToSend, SentRange, read_stored
 from kdump.serve.transaction_answers import TransactionAnswers
 from kdump.state.metadata.authorizer import java_address
 from kdump.storage.local_disk import CAN_SEND_FILES
+
+T = TypeVar("T")
 
 LARGEST_REQUEST_BYTES: Final = 8 << 20
 """A fetch of 100,000 partitions is smaller."""
@@ -334,8 +336,10 @@ class ProtocolServer:
                 elif request.api_key == DESCRIBE_CONFIGS and self._configs is not None:
                     await self._describe_configs(request, writer, access, self._configs)
                 else:
-                    answer = await self._answer(request, caller, access)
-                    await self._send(writer, encode_response(request, answer))
+                    answering = self._answer(request, caller, access)
+                    if request.api_key in WAITING:
+                        answering = _while_there(reader, answering)
+                    await self._send(writer, encode_response(request, await answering))
             # Who sends many requests at once does not keep others waiting.
             await asyncio.sleep(0)
 
@@ -375,7 +379,8 @@ class ProtocolServer:
             with FilesToSend() as files:
                 response, wait_s = await self._fetched(request, access, held.size_bytes, files)
                 self._responses.resize(held, response.held_bytes)
-                await _wait(reader, wait_s)
+                if wait_s > 0:
+                    await _while_there(reader, asyncio.sleep(wait_s))
                 await self._send(writer, response)
 
     async def _fetched(
@@ -479,18 +484,20 @@ class ProtocolServer:
             raise
 
 
-async def _wait(reader: asyncio.StreamReader, wait_s: float) -> None:
-    """Wait, as long as the client does.
+async def _while_there(reader: asyncio.StreamReader, waiting: Coroutine[Any, Any, T]) -> T:
+    """Wait for something, as long as the client does.
 
     Raises:
         EOFError: it is gone.
     """
-    while wait_s > _GLANCE_S:
-        await asyncio.sleep(_GLANCE_S)
-        wait_s -= _GLANCE_S
-        if reader.at_eof() or reader.exception() is not None:
-            raise EOFError
-    await asyncio.sleep(wait_s)
+    task = asyncio.ensure_future(waiting)
+    try:
+        while not (await asyncio.wait({task}, timeout=_GLANCE_S))[0]:
+            if reader.at_eof() or reader.exception() is not None:
+                raise EOFError
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def _decoded_bytes(data: bytes) -> int:

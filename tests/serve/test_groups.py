@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -258,21 +258,20 @@ def test_wrong_commits_are_refused(server: RunningServer) -> None:
     assert offsets_of(server, "g") == {}
 
 
+JOINING: Final = {
+    "group_id": "g",
+    "session_timeout": timedelta(seconds=10),
+    "rebalance_timeout": timedelta(seconds=10),
+    "member_id": "",
+    "group_instance_id": None,
+    "protocol_type": "consumer",
+    "protocols": [{"name": "range", "metadata": b"m"}],
+}
+"""A request to join a group."""
+
+
 def join(server: RunningServer, version: int = 5, **fields: Any) -> Any:
-    return server.ask(
-        11,
-        version,
-        **{
-            "group_id": "g",
-            "session_timeout": timedelta(seconds=10),
-            "rebalance_timeout": timedelta(seconds=10),
-            "member_id": "",
-            "group_instance_id": None,
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b"m"}],
-            **fields,
-        },
-    )
+    return server.ask(11, version, **{**JOINING, **fields})
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from builders.batches import batches
 from builders.log_directories import write_log_directory, write_partition
@@ -22,6 +23,7 @@ from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import decode_request, versions_of
 from kdump.serve.server import LARGEST_QUESTION_BYTES, LARGEST_REQUEST_BYTES
 from serve.test_answers import OFFERED, WAIT, fetch
+from serve.test_groups import JOINING
 
 MOST_GROWTH_BYTES: Final = 256 << 20
 KEYS = frozenset(OFFERED)
@@ -194,10 +196,26 @@ def test_a_consumer_that_leaves_while_it_waits_is_forgotten(log_dir: Path) -> No
         for _ in range(20):
             with server.connect() as connection:
                 connection.sendall(POLL)
-        until = time.monotonic() + PATIENCE_S
-        while server.notices.clients < 21 or open_descriptors() > before:
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_until_closed(server, 21, before)
+
+
+def test_a_member_that_leaves_while_it_waits_for_others_is_forgotten(log_dir: Path) -> None:
+    long = timedelta(minutes=30)
+    joining = {**JOINING, "session_timeout": long, "rebalance_timeout": long}
+    with opened(log_dir) as server:
+        before = open_descriptors()
+        assert server.ask(11, 2, **joining).error_code is ErrorCode.none
+        with server.connect() as connection:
+            connection.sendall(framed(11, 2, **joining))
+        wait_until_closed(server, 2, before)
+
+
+def wait_until_closed(server: RunningServer, connections: int, descriptors: int) -> None:
+    """Wait until so many connections were made, and no more files are open than before."""
+    until = time.monotonic() + PATIENCE_S
+    while server.notices.clients < connections or open_descriptors() > descriptors:
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def open_descriptors() -> int:
