@@ -141,16 +141,20 @@ def _text(content: bytes | None) -> str | None:
     return None if content is None else content.decode()
 
 
-@pytest.mark.parametrize("state", ["clean", "recovered"])
+@pytest.mark.parametrize(
+    ("state", "served_by"),
+    [("clean", "clean"), ("recovered", "recovered"), ("crashed", "recovered")],
+)
 @pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2", "1.1.1", "2.0.1"])
 def test_the_records_of_old_brokers_are_those_that_their_consumers_got(
-    version: str, state: str, fixtures: Path
+    version: str, state: str, served_by: str, fixtures: Path
 ) -> None:
     folder = fixtures / "old" / version
     with opened(*disks_of(folder / state)) as server:
         found = read_of(server, "uncommitted")
+        assert server.lines == []
     wanted = defaultdict[str, list[tuple[Any, ...]]](list)
-    expected = folder / f"expected-{state}.read_uncommitted.jsonl"
+    expected = folder / f"expected-{served_by}.read_uncommitted.jsonl"
     for line in expected.read_text().splitlines():
         row = json.loads(line)
         if "end" not in row:
@@ -158,7 +162,12 @@ def test_the_records_of_old_brokers_are_those_that_their_consumers_got(
     compared = wanted.keys() & found.keys()
     assert compared
     for name in compared:
-        assert [(each.offset, each.key, each.value) for each in found[name]] == wanted[name], name
+        rows = [(each.offset, each.key, each.value) for each in found[name]]
+        if state != served_by and name.startswith("__"):
+            # A coordinator that starts goes on to write there.
+            assert rows
+            del wanted[name][len(rows) :]
+        assert rows == wanted[name], name
 
 
 def _bytes(text: Any) -> bytes | None:
