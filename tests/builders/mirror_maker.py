@@ -13,7 +13,7 @@ SOURCE: Final = "dead"
 _TARGET: Final = "new"
 _INTERNAL: Final = ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
 _STORES: Final = ("offset.storage", "status.storage", "config.storage")
-_PROPERTIES: Final = {
+PROPERTIES: Final = {
     "clusters": f"{SOURCE}, {_TARGET}",
     f"{SOURCE}->{_TARGET}.enabled": "true",
     f"{_TARGET}->{SOURCE}.enabled": "false",
@@ -51,7 +51,7 @@ def mirroring(
         The file of the log.
     """
     given = {
-        **_PROPERTIES,
+        **PROPERTIES,
         f"{SOURCE}.bootstrap.servers": source,
         f"{_TARGET}.bootstrap.servers": target,
         f"{SOURCE}->{_TARGET}.topics": ",".join(topics),
