@@ -319,6 +319,9 @@ class ServedLog(Struct):
                 if damages and self._may_pass(damages, found, offset, end):
                     found.lost_end = end
                 return offset, True
+            if _ends_before(found.logs[number], rows, offset):
+                found.lost_end = int(rows.last_offset[0]) + 1
+                rows = rows.rows(slice(1, None))
             if rows.count:
                 next_offset = int(rows.base_offset[0])
                 if damages and not self._may_pass(damages, found, offset, next_offset):
@@ -383,8 +386,8 @@ class _Taken(Struct):
         logs: by the number of the segment: another file may have the name by the time it is read.
         modified_ns: when each was written last, before its batches were verified.
         parts: the batches.
-        lost_end: the end of the offsets that damage leaves without a batch, up to where the
-            consumer may read; None if there is a batch.
+        lost_end: the end of the offsets that damage or a wrong header leaves without a batch; None
+            if there is a batch.
         written: the segment to which a broker appends now and then: it is read, not sent.
     """
 
@@ -478,6 +481,18 @@ def _rows_within(batches: BatchColumns, offset: int, end: int) -> BatchColumns:
     first = int(np.searchsorted(last, offset, "left"))
     stop = int(np.searchsorted(last, end, "left"))
     return batches.rows(slice(first, max(first, stop)))
+
+
+def _ends_before(log: StoredFile, batches: BatchColumns, offset: int) -> bool:
+    """Whether the first batch ends before an offset by its header, though its records reach it.
+
+    A client goes on after the offsets of the header: it would get the batch again and again.
+    """
+    if not batches.count or batches.magic[0] < 2 or batches.base_offset[0] >= offset:
+        return False
+    start = int(batches.position[0])
+    header = record_batch.decode_header(read_stored(log, start, start + record_batch.HEADER_BYTES))
+    return header.last_offset < offset
 
 
 def empty_batch(offset: int, end: int) -> bytes:

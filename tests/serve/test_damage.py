@@ -15,6 +15,8 @@ from builders.log_directories import write_log_directory
 from builders.recovery import of_producer
 from builders.serving import RunningServer, opened
 from builders.transactional_logs import random_steps, write_transactional_log
+from builders.verified import forged
+from kdump.serve.served_log import empty_batch
 from serve.test_answers import fetch, offset_of
 
 LOG = "00000000000000000000.log"
@@ -71,6 +73,20 @@ def test_a_consumer_reads_everything_but_the_damage(damaged: Path) -> None:
     with opened(damaged, skips_damage=True) as server:
         found = server.read([("orders", 0)])["orders", 0]
     assert [each.offset for each in found] == [*range(12), *range(15, 30)]
+
+
+@pytest.mark.parametrize("number", [0, 9])
+def test_a_batch_with_more_records_than_offsets_is_sent_once(number: int, log_dir: Path) -> None:
+    """Kafka's consumer goes on after the offsets of the header."""
+    path = log_dir / "orders-0" / LOG
+    every = batches(10)
+    every[number] = forged(every[number], last_offset_delta=1)
+    path.write_bytes(b"".join(every))
+    after_header = 3 * number + 2
+    with opened(log_dir) as server:
+        assert fetch(server, after_header - 1, partition_max_bytes=1).records == every[number]
+        following = fetch(server, after_header, partition_max_bytes=1).records
+    assert following == (every[1] if number == 0 else empty_batch(after_header, 30))
 
 
 def open_after_damage(log_dir: Path) -> None:
