@@ -72,6 +72,10 @@ class ServedNotices(Struct):
             starts[end] = start
         self.note(f"{key}: offsets {start} to {end - 1} are {self._done}: {damage}")
 
+    def lost_ranges(self, key: TopicPartition) -> list[tuple[int, int]]:
+        """The offsets of a partition that were lost with damage, in order; ends are exclusive."""
+        return sorted((start, end) for end, start in self._lost.get(key, {}).items())
+
     def note_loss(self, key: TopicPartition, what: str) -> None:
         """Say that records are missing at the end of a log; again at the end."""
         line = f"{key}: {what}"
@@ -92,7 +96,8 @@ class ServedNotices(Struct):
             f"{counted(self.clients, 'connection')}, {self.fetched_bytes} bytes of records served,"
             f" {counted(self.refused, 'request')} refused"
         )
-        for key, starts in sorted(self._lost.items()):
-            offsets = ", ".join(f"{start} to {end - 1}" for end, start in sorted(starts.items()))
+        for key in sorted(self._lost):
+            ranges = self.lost_ranges(key)
+            offsets = ", ".join(f"{start} to {end - 1}" for start, end in ranges)
             yield f"{key}: damaged, {self._done}: offsets {offsets}"
         yield from self._losses
