@@ -21,6 +21,12 @@ from builders.index_files import offset_index_bytes
 from builders.killed_process import KillableKdump, changes_of
 from builders.lock_holder import held_elsewhere
 from builders.log_directories import write_log_directory
+from builders.metadata_log import (
+    partition_change_record,
+    partition_record,
+    topic_record,
+    write_metadata_log,
+)
 from builders.samples import at_some_or_all, moments_of, seeds
 from builders.simulated_broker import SimulatedBroker, SteppedDisk
 from builders.trees import tree_of
@@ -474,6 +480,48 @@ def test_a_topic_that_has_the_directory_number_of_a_deleted_one_is_another(
     result = backed_up_while(locked_dir, tmp_path / "repo", change, monkeypatch)
     new = restored(tmp_path / "repo", result, tmp_path / "new")
     assert generations(new / path.name) == [1] * 12
+
+
+@pytest.mark.parametrize(
+    ("topic", "joins", "ends"),
+    [("t", [7], (20, 10)), ("t", [], (10, 10)), ("__consumer_offsets", [7], (20, 20))],
+    ids=["in-sync", "not-in-sync", "offsets-in-sync"],
+)
+def test_a_replica_that_gets_in_sync_meanwhile_has_what_was_acknowledged(
+    topic: str,
+    joins: list[int],
+    ends: tuple[int, int],
+    locked_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_log_directory(locked_dir, clean=False)
+    paths = [locked_dir / f"{topic}-0", locked_dir / "other-0"]
+    for path in paths:
+        path.mkdir()
+        write_log(path, 0, 0, 10)
+    created = [topic_record(topic, 1), partition_record(1, 0, [8, 7], [])]
+    left = partition_change_record(1, 0, isr=[8])
+    write_metadata_log(locked_dir, [*created, left])
+    store = LivingDirectory.store
+    changes = [True]
+
+    def stored(self: LivingDirectory, is_wanted: Callable[[PartitionPlace], bool]) -> None:
+        store(self, is_wanted)
+        if self.stored.keys() >= {each.name for each in paths} and changes:
+            changes.pop()
+            for path in paths:
+                write_log(path, 0, 10, 20)
+            joined = partition_change_record(1, 0, isr=[8, *joins])
+            shutil.rmtree(locked_dir / "__cluster_metadata-0")
+            write_metadata_log(locked_dir, [*created, left, joined])
+
+    monkeypatch.setattr(LivingDirectory, "store", stored)
+    result = backed_up([locked_dir], tmp_path / "repo", lambda: None, NOW_MS)
+    new = restored(tmp_path / "repo", result, tmp_path / "new")
+    found = tuple(len(offsets(new / path.name)) for path in paths)
+    assert found == ends
+    assert len(offsets(new / "__cluster_metadata-0")) == 4
 
 
 def test_a_run_of_kdump_that_ends_meanwhile_is_refused(

@@ -6,8 +6,10 @@ then. What changed meanwhile is read again; what was stored of it need not be.
 
 Partitions are read one after the other. So those whose records say something of others come first:
 committed offsets are then never past the end of a log. The cluster's metadata come last: they know
-every topic that is stored. Checkpoints were read before all of them, and say no more than what is
-stored.
+every topic that is stored, and every leader epoch. A replica that they have got in sync meanwhile
+may be stored as it was before that, without what was acknowledged by then: as leader, it would take
+that from the others. So it is stored again, and then the metadata. Checkpoints were read before all
+of them, and say no more than what is stored.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.phases import phase
 from kdump.repository.repository_writer import RepositoryWriter
 from kdump.scan.source import read_at
+from kdump.state.metadata.cluster import ClusterImage, read_newest_image
 from kdump.storage.entries import EntryKind, is_file_name
 from kdump.storage.file_status import FileStatus, file_status
 from kdump.storage.gentle_disk import gently
@@ -77,6 +80,10 @@ _LOG_BYTES_PER_INDEX_BYTE: Final = 200
 _LOOKED_AT_BYTES: Final = 1 << 16
 _NO_FILE: Final = "no regular file: stored only while no broker is running"
 _NOT_STORED: Final = names.OFFSET_CHECKPOINTS | {names.LOCK_FILE, names.CLEAN_SHUTDOWN_MARKER}
+
+
+_Images = Mapping[str | None, ClusterImage]
+"""The metadata of clusters, by their ids."""
 
 
 class _ChangedError(Exception):
@@ -155,19 +162,24 @@ def back_up_living(
     for each in directories:
         each.find()
         brokers[each.directory.cluster_id, each.directory.node_id].append(each)
+    images = _images(directories)
     wanted = {place.topic_partition for each in directories for place in each.places.values()}
-    for topic in _FIRST:
-        for each in directories:
-            each.store(functools.partial(_is_of, topic))
-    for each in directories:
-        each.store(_is_data)
+    _store_data([(each, each.places.keys()) for each in directories])
     for of_broker in brokers.values():
         _store_moved(of_broker, wanted)
     for each in directories:
-        each.store(lambda place: not _is_data(place))
+        each.store(_is_metadata)
+    _store_joined(directories, images)
     for of_broker in brokers.values():
         _leave_gone(of_broker)
     return {each.root: each.ended() for each in directories}
+
+
+def _store_data(chosen: Sequence[tuple[LivingDirectory, Collection[str]]]) -> None:
+    """Store partitions by the names of their directories, first those that tell of others."""
+    for topic in (*_FIRST, None):
+        for each, those in chosen:
+            each.store(functools.partial(_is_chosen, topic, those))
 
 
 def _store_moved(
@@ -182,6 +194,60 @@ def _store_moved(
         is_missing = functools.partial(_is_one_of, missing)
         for each in directories:
             each.store(is_missing)
+
+
+def _store_joined(directories: Sequence[LivingDirectory], images: _Images) -> None:
+    """Store the replicas again that got in sync while they were stored, then the metadata.
+
+    Args:
+        directories: of all brokers.
+        images: the metadata from before the first partition.
+    """
+    for attempt in range(ATTEMPTS):
+        now = _images(directories)
+        joined = [each.joined(images, now) for each in directories]
+        keys = {key for found in joined for key in found}
+        if not keys:
+            return
+        wait(attempt)
+        images = now
+        if any(key.topic in _FIRST for key in keys):
+            # What they tell of has to be as new as they are.
+            chosen = [(each, each.leave(_is_data)) for each in directories]
+        else:
+            chosen = [
+                (each, each.leave(functools.partial(_is_one_of, found)))
+                for each, found in zip(directories, joined, strict=True)
+            ]
+        _store_data(chosen)
+        for each in directories:
+            each.leave(_is_metadata)
+            each.store(_is_metadata)
+    now = _images(directories)
+    for each in directories:
+        each.unreadable += [
+            f"{each.root / str(key)}: its replica got in sync each time it was read,"
+            f" {ATTEMPTS} times"
+            for key in each.joined(images, now)
+        ]
+
+
+def _images(directories: Iterable[LivingDirectory]) -> _Images:
+    """Read the newest metadata of each cluster that a log directory has a copy of.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    copies: dict[str | None, list[Partition]] = defaultdict(list)
+    for each in directories:
+        copies[each.directory.cluster_id] += each.metadata()
+    found = {}
+    for cluster_id, of_cluster in copies.items():
+        with phase("reading which replicas are in sync"):
+            image = read_newest_image(of_cluster)
+        if image is not None:
+            found[cluster_id] = image
+    return found
 
 
 def _leave_gone(directories: Sequence[LivingDirectory]) -> None:
@@ -221,12 +287,22 @@ def _is_one_of(keys: Collection[TopicPartition], place: PartitionPlace) -> bool:
     return place.topic_partition in keys
 
 
-def _is_of(topic: str, place: PartitionPlace) -> bool:
-    return place.topic_partition.topic == topic
+def _is_chosen(topic: str | None, chosen: Collection[str], place: PartitionPlace) -> bool:
+    is_of = _is_data(place) if topic is None else place.topic_partition.topic == topic
+    return is_of and place.name in chosen
+
+
+def _is_in_sync(image: ClusterImage, key: TopicPartition, node_id: int) -> bool:
+    found = image.partition(key)
+    return found is not None and node_id in found.in_sync
+
+
+def _is_metadata(place: PartitionPlace) -> bool:
+    return place.topic_partition.topic == names.CLUSTER_METADATA_TOPIC
 
 
 def _is_data(place: PartitionPlace) -> bool:
-    return place.topic_partition.topic != names.CLUSTER_METADATA_TOPIC
+    return not _is_metadata(place)
 
 
 class LivingDirectory(DirectoryBackup):
@@ -277,6 +353,35 @@ class LivingDirectory(DirectoryBackup):
             now = _identity_of(self.root / name)
             if now is not None and not now.is_same(each.identity):
                 del self.stored[name], self._directories[name]
+
+    def metadata(self) -> Iterator[Partition]:
+        """List the copy of the cluster's metadata, if there is one."""
+        for each in self.places.values():
+            if _is_metadata(each):
+                path = self.root / each.name
+                glimpse = glimpse_of(list_partition(path, each.topic_partition, each.state, ()))
+                if glimpse is not None:
+                    yield glimpse.partition
+
+    def leave(self, is_left: Callable[[PartitionPlace], bool]) -> list[str]:
+        """Leave out partitions, to store them again; returns the names of their directories."""
+        found = [name for name, each in self.stored.items() if is_left(each.place)]
+        for name in found:
+            del self.stored[name], self._directories[name]
+        return found
+
+    def joined(self, before: _Images, after: _Images) -> list[TopicPartition]:
+        """The partitions whose stored replica is in sync, and was not before."""
+        cluster_id, node_id = self.directory.cluster_id, self.directory.node_id
+        now = after.get(cluster_id)
+        if now is None or node_id is None:
+            return []
+        then = before.get(cluster_id, now)
+        return [
+            key
+            for key in sorted(self.live)
+            if _is_in_sync(now, key, node_id) and not _is_in_sync(then, key, node_id)
+        ]
 
     def note_failures(self, stored: Collection[TopicPartition]) -> None:
         """Note the partitions that changed each time they were read, and are not stored elsewhere.
