@@ -283,6 +283,27 @@ def test_brokers_whose_directories_are_not_in_the_snapshot_are_named(folder: Pat
     assert (folder / "n1" / FOLDER).is_dir()
 
 
+def test_replicas_that_differ_are_named_with_what_to_do(folder: Path) -> None:
+    for number in range(3):
+        log = min((folder / f"b2/orders-{number}").glob("*.log"))
+        content = bytearray(log.read_bytes())
+        content[15] ^= 1  # the leader epoch of the first batch, which no checksum covers
+        log.write_bytes(content)
+    last = back_up(folder, END_MS + 1)
+    outcome = restore(folder, MIDDLE_MS, "--snapshot", last)
+    said = outcome.stderr.decode()
+    assert outcome.exit_status & ExitStatus.DAMAGE_LEFT
+    assert "would not be the same" in said
+    assert f"without --to, with --snapshot {last}, and then use kdump rewind --to" in said
+    assert (folder / "n1" / FOLDER).is_dir()
+    assert restore(folder, None, "--snapshot", last).exit_status & ~ExitStatus.DAMAGE_LEFT == 0
+    rewind = ["rewind", f"--to={MIDDLE_MS}", "n1", "n2"]
+    assert run_kdump(rewind, folder).exit_status == ExitStatus.DAMAGE_LEFT
+    excluded = [word for number in range(3) for word in ("--exclude", f"n2/orders-{number}")]
+    outcome = run_kdump([*rewind, *excluded], folder)
+    assert outcome.exit_status & ExitStatus.REPAIRED
+
+
 @pytest.mark.slow
 @at_some_or_all
 def test_a_restore_to_a_moment_that_was_killed_goes_on(

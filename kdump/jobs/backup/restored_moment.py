@@ -34,6 +34,7 @@ from kdump.jobs.writing.execution import Writing, locked_for_writing, plan_and_a
 from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.phases import phase
+from kdump.repair.rewind.log_facts import NotRewindableError
 from kdump.state.metadata.settings import read_settings
 from kdump.storage.local_disk import local
 from kdump.storage.repository import Repository, later_snapshots, later_than_now
@@ -185,7 +186,12 @@ def cut_restored(
             now_ms=now_ms,
             large_content=LargeContent(writing),
         )
-        found = rewind(request, options)
+        try:
+            found = rewind(request, options)
+        except NotRewindableError as failure:
+            raise NotRewindableError(
+                f"{failure}. {_uncut(requests)}, and then use kdump rewind --to {time_ms}"
+            ) from None
         _require_all_brokers(requests, found)
         for path in paths:
             note_cut(path, time_ms, paths, is_cut=False)
@@ -224,8 +230,15 @@ def _require_all_brokers(requests: Sequence[RestoreRequest], found: Rewind) -> N
         nodes = ", ".join(map(str, found.absent))
         raise KdumpError(
             f"partitions have replicas on brokers whose log directories are not in this snapshot:"
-            f" {nodes}; alone, each broker would be cut at other offsets. Nothing was cut, and no"
-            " broker starts on what was restored. Run the same command without --to, with"
-            f" --snapshot {requests[0].snapshot}, restore the other brokers likewise, and then cut"
-            f" all together: kdump rewind --to {requests[0].cut_to_ms}"
+            f" {nodes}; alone, each broker would be cut at other offsets. {_uncut(requests)},"
+            " restore the other brokers likewise, and then cut all together:"
+            f" kdump rewind --to {requests[0].cut_to_ms}"
         )
+
+
+def _uncut(requests: Sequence[RestoreRequest]) -> str:
+    """What became of a restore that cannot be cut, and what completes it."""
+    return (
+        "Nothing was cut, and no broker starts on what was restored. Run the same command without"
+        f" --to, with --snapshot {requests[0].snapshot}"
+    )
