@@ -131,8 +131,6 @@ def _make_spark_image(folder: Path, work: Path, made: Iterable[_Made]) -> None:
         environment = _ENVIRONMENT | {
             "PATH": "/opt/kdump/bin:/bin",
             "JAVA_HOME": java_home(each.system),
-            # Spark looks for an address by the name of the host, which may have none.
-            "SPARK_LOCAL_IP": "127.0.0.1",
         }
         all_layers = (each.layer, spark_layer, java_layer)
         images.append(ArchitectureImage(each.system.architecture, all_layers, environment))

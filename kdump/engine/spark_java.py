@@ -32,6 +32,7 @@ from kdump.processes.isolation import child_environment
 
 _GATEWAY_CLASS: Final = "org.apache.spark.api.python.PythonGatewayServer"
 _CONNECTION_FILE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_LOCAL_IP: Final = "SPARK_LOCAL_IP"
 _START_SECONDS: Final = 60
 _POLL_SECONDS: Final = 0.01
 _ABORT_SECONDS: Final = 5
@@ -97,7 +98,12 @@ class JavaProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], *, spark_home: Path, archive: ClassArchive | None = None
+        self,
+        command: Sequence[str],
+        *,
+        spark_home: Path,
+        archive: ClassArchive | None = None,
+        local_ip: str | None = None,
     ) -> None:
         """Start the JVM, without waiting for it.
 
@@ -105,6 +111,8 @@ class JavaProcess:
             command: the command, for example :func:`gateway_command`.
             archive: the archive of classes in the command. If the JVM does not start with it, it
                 is started without.
+            local_ip: the address of this machine for Spark, unless ``SPARK_LOCAL_IP`` names one;
+                None if Spark is to look for it by the name of the host.
 
         Raises:
             NoSparkError: the command cannot be executed, or there is no place for temporary files.
@@ -112,6 +120,7 @@ class JavaProcess:
         self._command = command
         self._spark_home = spark_home
         self._archive = archive
+        self._variables = {} if local_ip is None else {_LOCAL_IP: local_ip}
         self._folder = _temporary_folder()
         self._connection_file = self._folder / "gateway"
         self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the JVM
@@ -131,6 +140,7 @@ class JavaProcess:
             stderr=self.log,
             cwd=working_directory,
             env={
+                **self._variables,
                 **os.environ,
                 **child_environment(),
                 _CONNECTION_FILE: str(self._connection_file),

@@ -41,6 +41,7 @@ from kdump.processes.isolation import environment, python_path
 DEFAULT_MASTER: Final = "local[*]"
 
 _LOCAL_MASTER: Final = re.compile(r"local(?:\[(\d+|\*)(?:\s*,\s*(\d+))?\])?")
+_LOOPBACK: Final = "127.0.0.1"
 _TASK_ATTEMPTS: Final = 4
 """How often a task runs if its worker dies: as often as Spark does on a cluster."""
 _HEAP_PROPERTY: Final = "spark.driver.memory"
@@ -91,7 +92,7 @@ def properties(master: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
     }
     if is_local_master(master):
         # Connections within this machine need no resolver and pass no firewall.
-        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        found |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     return found | dict(spark_conf)
 
 
@@ -162,13 +163,16 @@ class SparkSession:
             self._java = self._start_java(spark, archive_to)
 
     def _start_java(self, spark: Spark, archive_to: Path | None) -> JavaProcess:
+        # Spark looks for an address by the name of the host, which may have none.
+        local_ip = _LOOPBACK if self.is_local else None
         if not self.is_quick:
             home = _spark_home(spark)
             if not (home / "bin" / "spark-submit").is_file():
                 raise NoSparkError(f"SPARK_HOME ({home}) has no bin/spark-submit")
             if not (_conf_folder(home) / "spark-env.sh").exists():
                 find_java(os.environ)
-            return JavaProcess(submit_command(home, self.properties), spark_home=home)
+            command = submit_command(home, self.properties)
+            return JavaProcess(command, spark_home=home, local_ip=local_ip)
         java = find_java(os.environ)
         archive = find_archive(java, spark, JVM_OPTIONS, os.environ)
         if archive is not None and (archive_to is not None or not archive.is_usable()):
@@ -177,7 +181,7 @@ class SparkSession:
             archive.note_use()
         heap = self.properties.get(_HEAP_PROPERTY, _DEFAULT_HEAP)
         command = gateway_command(java, spark, heap=heap, archive=archive, archive_to=archive_to)
-        return JavaProcess(command, spark_home=spark.home, archive=archive)
+        return JavaProcess(command, spark_home=spark.home, archive=archive, local_ip=local_ip)
 
     @property
     def is_quick(self) -> bool:

@@ -173,6 +173,39 @@ def test_a_java_that_does_not_start_spark_is_reported_in_one_line(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("master", "configured", "told"),
+    [
+        (None, None, "127.0.0.1"),
+        ("local[2]", None, "127.0.0.1"),
+        (None, "192.0.2.7", "192.0.2.7"),
+        ("local-cluster[2,1,1024]", None, "none"),
+    ],
+)
+def test_on_this_machine_spark_needs_no_address_of_its_name(
+    master: str | None,
+    configured: str | None,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("bin/java", "bin/spark-submit"):
+        program = tmp_path / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text('#!/bin/sh\necho "error: ${SPARK_LOCAL_IP:-none}" >&2\nexit 1\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    if configured is not None:
+        monkeypatch.setenv("SPARK_LOCAL_IP", configured)
+    # Other tests of this process have a Spark that runs.
+    monkeypatch.setattr(spark_session, "_active_context", lambda: None)
+    session = spark_session.SparkSession(master, {})
+    with pytest.raises(KdumpError, match=rf"error: {re.escape(told)}:"):
+        _ = session.context
+
+
 def test_without_a_place_for_temporary_files_it_says_what_to_mount(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
