@@ -39,6 +39,8 @@ _COPIED: Final = (
 _FOR_OPERATORS: Final = ("serve", "export", "python", "kafka-log", "tables", "payloads")
 _TITLE: Final = re.compile(r"^# (.+)$", re.MULTILINE)
 _WORKER: Final = "iframe-worker.js"
+_SCRIPT: Final = "accessible.js"
+_STYLE: Final = "accessible.css"
 _RUNBOOK: Final = "Runbook: "
 
 
@@ -217,7 +219,8 @@ def make_site(pages: Path, html: Path) -> None:
     pages.mkdir(parents=True)
     navigation = make_pages(pages)
     (pages / "assets").mkdir()
-    shutil.copy(ROOT / "site" / _WORKER, pages / "assets")
+    for name in (_WORKER, _SCRIPT, _STYLE):
+        shutil.copy(ROOT / "site" / name, pages / "assets")
     configuration = {
         "site_name": "kdump",
         "site_description": "Read, check and repair the log directories of a stopped Kafka broker",
@@ -231,12 +234,16 @@ def make_site(pages: Path, html: Path) -> None:
             "name": "material",
             "font": False,
             "palette": [
-                _palette("light", "default", "material/weather-night"),
-                _palette("dark", "slate", "material/weather-sunny"),
+                # Without the first one, a browser keeps the colours of the first visit.
+                _palette("", None, "material/brightness-auto", "light colours"),
+                _palette(": light", "default", "material/weather-sunny", "dark colours"),
+                _palette(": dark", "slate", "material/weather-night", "the colours of the system"),
             ],
             "features": ["content.code.copy", "navigation.indexes", "navigation.prune"],
         },
         "plugins": ["search", "offline"],
+        "extra_css": [f"assets/{_STYLE}"],
+        "extra_javascript": [f"assets/{_SCRIPT}"],
         # Without a script of this name the theme loads one from elsewhere.
         "extra": {"polyfills": [f"assets/{_WORKER}"], "generator": False},
         "validation": {"omitted_files": "warn", "absolute_links": "warn", "anchors": "warn"},
@@ -246,13 +253,20 @@ def make_site(pages: Path, html: Path) -> None:
     build(load_config(str(written), strict=True))
 
 
-def _palette(preferred: str, scheme: str, icon: str) -> dict[str, Any]:
-    """Colours for those who prefer light or dark, and the button to the other ones."""
-    return {
-        "media": f"(prefers-color-scheme: {preferred})",
-        "scheme": scheme,
-        "toggle": {"icon": icon, "name": "Switch between light and dark"},
+def _palette(preferred: str, scheme: str | None, icon: str, then: str) -> dict[str, Any]:
+    """Colours, and the button to the next ones.
+
+    Args:
+        preferred: what a browser has to prefer, as CSS has it; empty for either.
+        scheme: of the theme; None for what the browser prefers.
+        icon: of the button.
+        then: the next colours.
+    """
+    palette: dict[str, Any] = {
+        "media": f"(prefers-color-scheme{preferred})",
+        "toggle": {"icon": icon, "name": f"Switch to {then}"},
     }
+    return palette | ({"scheme": scheme} if scheme else {})
 
 
 def main() -> None:

@@ -77,6 +77,52 @@ def test_a_page_opens_from_disk_and_loads_nothing_from_elsewhere(
     assert browser.run("return document.documentElement.scrollWidth") <= width
 
 
+NOT_REACHED_BY_KEYBOARD: Final = """
+    return [...document.querySelectorAll("pre > code, .md-typeset__scrollwrap")]
+      .filter(e => e.scrollWidth > e.clientWidth && e.tabIndex < 0).length
+"""
+LANDMARKS_WITHOUT_NAME: Final = """
+    return [...document.querySelectorAll("nav, [role=dialog]")]
+      .filter(e => !e.hasAttribute("aria-label") && !e.hasAttribute("aria-labelledby"))
+      .filter(e => e.getAttribute("role") !== "none").length
+"""
+LINKS_THAT_ARE_ONLY_A_COLOUR: Final = """
+    return [...document.querySelectorAll(".md-typeset a:not(.headerlink)")]
+      .filter(e => !getComputedStyle(e).textDecoration.includes("underline")).length
+"""
+EMPTY_HEADINGS: Final = """
+    return [...document.querySelectorAll("th")].filter(e => !e.textContent.trim()).length
+"""
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        NOT_REACHED_BY_KEYBOARD,
+        LANDMARKS_WITHOUT_NAME,
+        LINKS_THAT_ARE_ONLY_A_COLOUR,
+        EMPTY_HEADINGS,
+    ],
+    ids=["keyboard", "landmarks", "links", "headings"],
+)
+@pytest.mark.parametrize("page", ["index", "docs/bundle", "docs/tables"])
+def test_screen_readers_and_keyboards_reach_everything(
+    page: str, question: str, browser: Browser, site: Path
+) -> None:
+    browser.open(site / f"{page}.html", width=400)
+    assert browser.run(question) == 0
+
+
+def test_colours_are_those_that_the_browser_prefers_now(browser: Browser, site: Path) -> None:
+    background = "return getComputedStyle(document.body).backgroundColor"
+    seen = []
+    for scheme in ("light", "dark"):
+        browser.open(site / "index.html", scheme=scheme)
+        seen.append(browser.run(background))
+    assert seen[0] == "rgb(255, 255, 255)"
+    assert seen[1] != seen[0]
+
+
 def test_what_people_paste_is_found_from_disk(browser: Browser, site: Path) -> None:
     browser.open(site / "index.html")
     browser.driver.execute_script(SEARCH, "Found a corrupted index file")
