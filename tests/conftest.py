@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -39,15 +38,12 @@ hypothesis.settings.register_profile("explore", deadline=None, max_examples=5_00
 PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "quick")
 hypothesis.settings.load_profile(PROFILE)
 
-SHARED: Final = ("broker_host", "cluster_disks", "loader_server", "spark")
-"""Session fixtures that take seconds to set up, and that tests of several files use."""
-
 
 class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Scheduler that gives each process whole files, and all files that share a fixture."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _group_of(self.config.rootpath / nodeid.partition("::")[0])
+        return suite_parts.group_of(nodeid.partition("::")[0])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -68,17 +64,20 @@ def pytest_xdist_make_scheduler(
     return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Mark tests by their fixtures, and start the longest tests first.
 
-    Otherwise one process would run them after all others have finished.
+    Otherwise one process would run them after all others have finished. Pytest brings tests with
+    the same parameters of shared fixtures together before.
     """
     for item in items:
         for marker in suite_parts.implied_markers(getattr(item, "fixturenames", ())):
             item.add_marker(marker)
-    long = {_group_of(item.path) for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: _group_of(item.path) not in long.union(SHARED))
+    yield
+    groups = {item: suite_parts.group_of(item.nodeid.partition("::")[0]) for item in items}
+    slow = {groups[item] for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: suite_parts.rank(groups[item], is_slow=groups[item] in slow))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -113,13 +112,6 @@ def _reason(report: pytest.TestReport) -> str:
     """Return the reason why a test was skipped."""
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return reason.removeprefix("Skipped: ")
-
-
-@functools.cache
-def _group_of(path: Path) -> str:
-    """Return the shared fixture that the tests of a file use, or the file."""
-    text = path.read_text()
-    return next((name for name in SHARED if f"{name}: " in text), str(path))
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from builders.suite_parts import Part, implied_markers, part_of, summary_lines
+from builders.suite_parts import (
+    LONGEST,
+    SHARED,
+    Part,
+    group_of,
+    implied_markers,
+    part_of,
+    rank,
+    summary_lines,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +38,27 @@ def test_a_test_with_kafka_is_differential_and_one_with_spark_is_slow() -> None:
     assert list(implied_markers(["tmp_path"])) == []
     assert list(implied_markers(["java_classpath", "tmp_path"])) == ["differential"]
     assert list(implied_markers(["spark"])) == ["slow"]
+
+
+def test_files_that_share_a_fixture_are_one_group() -> None:
+    assert group_of("tests/cluster/test_reset_quorum.py") == "cluster_disks"
+    assert group_of("tests/cluster/test_recovered_cluster.py") == "cluster_disks"
+    assert (
+        group_of("tests/cluster/test_erased_cluster.py") == "tests/cluster/test_erased_cluster.py"
+    )
+
+
+def test_the_longest_groups_start_first_and_slow_ones_before_the_others() -> None:
+    groups = [("a", False), ("b", True), (LONGEST[1], True), (LONGEST[0], False)]
+    ranks = [rank(group, is_slow=is_slow) for group, is_slow in groups]
+    assert sorted(ranks, reverse=True) == ranks
+    assert len(set(ranks)) == len(ranks)
+
+
+def test_the_longest_groups_are_those_of_files(repository_root: Path) -> None:
+    files = {each for each in LONGEST if each not in SHARED}
+    assert {each for each in files if not (repository_root / each).is_file()} == set()
+    assert {group_of(each) for each in files} == files
 
 
 def test_the_summary_lists_skipped_tests_with_their_reasons() -> None:

@@ -10,10 +10,14 @@ ask for either.
 from __future__ import annotations
 
 import enum
+import functools
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Final
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class Part(enum.Enum):
@@ -37,6 +41,33 @@ NEEDS_KAFKA: Final = frozenset(
 )
 NEEDS_SPARK: Final = frozenset({"running_spark", "spark"})
 
+SHARED: Final = ("broker_host", "cluster_disks", "loader_server", "spark")
+"""Session fixtures that take seconds to set up, and that tests of several files use."""
+
+LONGEST: Final = (
+    "tests/cli/test_object_failures.py",
+    "tests/cluster/test_streamed_log.py",
+    "tests/cluster/test_readers_beside_broker.py",
+    "cluster_disks",
+    "tests/pipeline/test_places_in_spark.py",
+    "tests/test_release.py",
+    "tests/engine/test_spark_standalone.py",
+    "spark",
+    "tests/cli/test_restored_moments.py",
+    "tests/cli/test_hdfs.py",
+    "tests/engine/test_spark_cluster.py",
+    "loader_server",
+    "broker_host",
+    "tests/cluster/test_erased_cluster.py",
+    "tests/serve/test_spark_kafka_source.py",
+    "tests/cli/test_backup_to_store.py",
+    "tests/cli/test_wrecked_disks.py",
+    "tests/cli/test_memory_of_partitions.py",
+    "tests/cluster/test_backup_beside_broker.py",
+    "tests/test_bundle.py",
+)
+"""Groups of tests that take minutes in a part of the suite, the longest first."""
+
 MOST_CPU_SECONDS: Final = 10.0
 """CPU time that a fast test and its processes may use. Other load hardly changes it."""
 
@@ -55,6 +86,26 @@ def part_of(markers: Collection[str]) -> Part:
         if part.value in markers:
             return part
     return Part.FAST
+
+
+@functools.cache
+def group_of(name: str) -> str:
+    """Return the shared fixture that the tests of a file use, or the file.
+
+    One process runs all tests of a group.
+
+    Args:
+        name: the path from the root of the repository.
+    """
+    text = (_ROOT / name).read_text()
+    return next((fixture for fixture in SHARED if f"{fixture}: " in text), name)
+
+
+def rank(group: str, *, is_slow: bool) -> int:
+    """Return the place of a group in the order in which groups start."""
+    if group in LONGEST:
+        return LONGEST.index(group)
+    return len(LONGEST) + (not is_slow)
 
 
 def summary_lines(
