@@ -3,6 +3,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -15,10 +16,12 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
+import kafka.server.ControllerServer;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 import kafka.tools.StorageTool;
@@ -26,6 +29,7 @@ import kafka.tools.StorageTool;
 // Exit is in utils up to 4.3, and in utils.internals since 4.4.
 import org.apache.kafka.common.utils.*;
 import org.apache.kafka.common.utils.internals.*;
+import org.apache.kafka.raft.KafkaRaftClient;
 import org.apache.kafka.tools.GetOffsetShell;
 import org.apache.kafka.tools.LeaderElectionCommand;
 import org.apache.kafka.tools.MetadataQuorumCommand;
@@ -33,6 +37,8 @@ import org.apache.kafka.tools.TopicCommand;
 import org.apache.kafka.tools.TransactionsCommand;
 import org.apache.kafka.tools.consumer.ConsoleConsumer;
 import org.apache.kafka.tools.consumer.group.ConsumerGroupCommand;
+
+import scala.Option;
 
 /**
  * Runs nodes of a cluster, any number in one JVM, or clients of a cluster.
@@ -43,6 +49,8 @@ import org.apache.kafka.tools.consumer.group.ConsumerGroupCommand;
  */
 public final class ClusterHost {
     static final long PATIENCE_MS = 1000L * Integer.getInteger("patience", 60);
+    private static final int SUCCESSOR_MS = 200;
+    private static final long GLANCE_MS = 20;
     static final ObjectMapper JSON = new ObjectMapper();
 
     private final Map<Integer, KafkaRaftServer> nodes = new TreeMap<>();
@@ -132,6 +140,10 @@ public final class ClusterHost {
 
     /** Shuts nodes down as SIGTERM does, all at once. Returns the reasons of those that failed. */
     private Object stop(JsonNode ids) throws Exception {
+        boolean isNoneLeft;
+        synchronized (nodes) {
+            isNoneLeft = nodes.size() == ids.size();
+        }
         Map<Integer, Callable<Void>> stops = new TreeMap<>();
         ids.forEach(each -> stops.put(each.intValue(), () -> {
             KafkaRaftServer node;
@@ -139,12 +151,46 @@ public final class ClusterHost {
                 node = nodes.remove(each.intValue());
             }
             if (node != null) {
+                if (isNoneLeft) {
+                    expectNoSuccessor(node);
+                }
                 node.shutdown();
                 node.awaitShutdown();
             }
             return null;
         }));
         return failures(stops);
+    }
+
+    /**
+     * Lets a controller that is about to shut down wait briefly for another to be elected. A leader waits five seconds
+     * ({@code KafkaRaftClientDriver}): in vain if all controllers stop.
+     */
+    private static void expectNoSuccessor(KafkaRaftServer node) throws ReflectiveOperationException {
+        Option<?> controller = (Option<?>) field(KafkaRaftServer.class, "controller").get(node);
+        var quorum = controller.isEmpty() ? null : ((ControllerServer) controller.get()).sharedServer().raftManager();
+        if (quorum == null) {
+            return;
+        }
+        AtomicReference<?> begun = (AtomicReference<?>) field(KafkaRaftClient.class, "shutdown").get(quorum.client());
+        Thread waiting = new Thread(() -> {
+            try {
+                while (begun.get() == null) {
+                    Thread.sleep(GLANCE_MS);
+                }
+            } catch (InterruptedException ended) {
+                return;
+            }
+            quorum.client().shutdown(SUCCESSOR_MS);
+        });
+        waiting.setDaemon(true);
+        waiting.start();
+    }
+
+    private static Field field(Class<?> type, String name) throws ReflectiveOperationException {
+        Field field = type.getDeclaredField(name);
+        field.setAccessible(true);
+        return field;
     }
 
     private Map<Integer, String> failures(Map<Integer, ? extends Callable<?>> actions) throws Exception {
