@@ -13,12 +13,11 @@ from builders.in_process import run_kdump
 from builders.kafka_jars import ReferenceUnavailable
 from builders.object_server import name_as_long
 from builders.source_tables import table_of
-from builders.spark_commands import Run, commands_on_a_cluster
+from builders.spark_commands import SparkProcess, spark_process
 from cli.test_object_stores import ALL_LINES, LINES, answer, linked
 from kdump.errors import ExitStatus
 from kdump.storage import store_connection
 from kdump.storage.places import forget_places, parse_location
-from pipeline.test_places_in_spark import loaded
 
 
 @pytest.fixture(scope="module")
@@ -57,42 +56,35 @@ def test_hdfs_gives_what_the_directory_gives(
 
 
 @pytest.fixture(scope="module")
-def on_executors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Return what runs a command line on executors of Spark."""
-    with commands_on_a_cluster(tmp_path_factory.mktemp("cluster")) as run:
-        yield run
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkProcess]:
+    """Return a cluster of Spark."""
+    with spark_process(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("command", ["export", "groups", "lookup", "report", "verify"])
 def test_executors_of_spark_open_the_files_of_hdfs(
-    on_executors: Run, clean: Path, uploaded: str, tmp_path: Path, command: str
+    cluster: SparkProcess, clean: Path, uploaded: str, tmp_path: Path, command: str
 ) -> None:
     (line,) = (line for line in LINES if line.startswith(f"{command} "))
     expected = answer(line, str(clean), tmp_path / "1")
-    assert answer(line, uploaded, tmp_path / "2", on_executors) == expected
+    assert answer(line, uploaded, tmp_path / "2", cluster.run) == expected
 
 
 @pytest.mark.soak
-def test_the_data_source_of_a_spark_cluster_reads_hdfs(clean: Path, uploaded: str) -> None:
-    skip = {"mode": "DROPMALFORMED"}
-    local, stored = loaded(
-        "local-cluster[2,1,1024]",
-        *({"path": f"{base}/d1", **skip} for base in (clean, uploaded)),
-    )
-    assert stored == local
-    assert sum(map(len, local["offsets"].values())) > 1000
-
-
-@pytest.mark.soak
-def test_the_data_source_reads_hdfs(clean: Path, uploaded: str) -> None:
-    columns = "topic,partition,offset,key,value,timestamp"
+def test_the_data_source_reads_hdfs_here_and_on_a_spark_cluster(
+    cluster: SparkProcess, clean: Path, uploaded: str
+) -> None:
+    options = {"mode": "DROPMALFORMED", "columns": "topic,partition,offset,key,value,timestamp"}
     local, stored = (
-        table_of(base, mode="DROPMALFORMED", columns=columns)  # type: ignore[arg-type]
+        table_of(base, **options)  # type: ignore[arg-type]
         for base in (clean / "d1", f"{uploaded}/d1")
     )
     assert stored == local
     assert local.num_rows > 1000
+    found = cluster.load(path=f"{uploaded}/d1", **options)
+    assert sorted(map(repr, found.to_pylist())) == sorted(map(repr, local.to_pylist()))
 
 
 @pytest.mark.soak
