@@ -41,11 +41,23 @@ def said(command: str, *disks: Path) -> str:
     return outcome.stderr.decode()
 
 
-@pytest.mark.parametrize("command", ["export", "query"])
 @pytest.mark.parametrize("state", ["future", "stray"])
-def test_partitions_that_only_copies_have_are_named(
-    command: str, state: str, disks: tuple[Path, Path]
+def test_an_export_names_partitions_that_only_copies_have(
+    state: str, disks: tuple[Path, Path]
 ) -> None:
+    check_that_it_names_them("export", state, disks)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("running_spark")
+@pytest.mark.parametrize("state", ["future", "stray"])
+def test_a_query_names_partitions_that_only_copies_have(
+    state: str, disks: tuple[Path, Path]
+) -> None:
+    check_that_it_names_them("query", state, disks)
+
+
+def check_that_it_names_them(command: str, state: str, disks: tuple[Path, Path]) -> None:
     assert "directories have" not in said(command, *disks)
     copy = disks[1] / f"orders-0.{ID}-future"
     path = copy.rename(disks[1] / f"orders-0.{ID}-{state}")

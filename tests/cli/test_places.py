@@ -246,6 +246,7 @@ def test_the_data_source_reads_an_archive(directory: str, archive: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("running_spark")
 def test_a_query_reads_an_archive_that_is_named_from_here(directory: str, archive: str) -> None:
     # The workers of Spark have another current directory.
     tables = ("topics", "transactions", "group_offsets", "partitions", "findings", "records")

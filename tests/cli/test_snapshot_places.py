@@ -144,6 +144,7 @@ def test_each_log_directory_of_a_snapshot_can_be_named(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("running_spark")
 def test_a_query_takes_all_log_directories_of_a_snapshot(folder: Path) -> None:
     words = ["query", "--output=jsonl", "SELECT count(*) FROM records"]
     found = kdump(folder, *words, "repo!latest")
