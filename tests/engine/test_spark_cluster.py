@@ -17,6 +17,7 @@ import pytest
 from builders import large_segments
 from builders.large_segments import LargeSegment
 from builders.programs import in_a_fresh_process
+from builders.spark_commands import spark_process
 from builders.trees import contents_of
 from kdump.engine import splits
 
@@ -58,26 +59,6 @@ with open_engine(options, total_bytes=0) as engine:
     except JobFailedError as failure:
         found["failure"] = str(failure)
 print(json.dumps(found))
-"""
-
-
-ELSEWHERE = """
-import os, sys
-from pathlib import Path
-from builders.in_process import run_kdump
-
-folder = Path(sys.argv[1])
-shown = []
-for words in (
-    ["recover", "disk"],
-    ["query", "select count(*) from records", "disk"],
-):
-    python = f"spark.pyspark.python={folder / 'python'}"
-    cluster = ["--master", "local-cluster[1,1,1024]", "--spark-conf", python]
-    outcome = run_kdump([*words[:-1], *cluster, words[-1]], folder)
-    shown.append([outcome.exit_status, outcome.stdout.decode(), outcome.stderr.decode()])
-import json
-sys.stdout.write(json.dumps(shown))
 """
 
 
@@ -146,28 +127,32 @@ def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("spark_home")
-@pytest.mark.parametrize("other", ["other", "empty"])
-def test_executors_that_see_another_directory_end_the_run(
-    fixtures: Path, tmp_path: Path, other: str
-) -> None:
+def test_executors_that_see_another_directory_end_the_run(fixtures: Path, tmp_path: Path) -> None:
     """As on hosts that have a directory of their own under the same path, or none."""
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root can mount")
-    shutil.copytree(fixtures / "out" / "crashed" / "d1", tmp_path / "disk")
-    shutil.copytree(fixtures / "out" / "crashed" / "d1", tmp_path / "other")
+    crashed = fixtures / "out" / "crashed" / "d1"
+    for name in ("disk", "mount", "other"):
+        shutil.copytree(crashed, tmp_path / name)
     for log in (tmp_path / "other").glob("*/*.log"):
         os.truncate(log, min(80, log.stat().st_size))
-    (tmp_path / "empty").mkdir()
+    for name in ("empty", "temporary"):
+        (tmp_path / name).mkdir()
     (tmp_path / "python").write_text(
         "#!/bin/sh\n"
-        f"exec unshare -m sh -c 'mount --bind {tmp_path / other} {tmp_path / 'disk'}"
+        f"exec unshare -m sh -c 'mount --bind {tmp_path / 'other'} {tmp_path / 'disk'}"
+        f" && mount --bind {tmp_path / 'empty'} {tmp_path / 'mount'}"
         f' && exec {sys.executable} "$@"\' sh "$@"\n'
     )
     (tmp_path / "python").chmod(0o755)
-    before = contents_of(tmp_path / "disk")
-    done = in_a_fresh_process(ELSEWHERE, str(tmp_path))
-    for status, stdout, stderr in json.loads(done.stdout):
-        assert (status, stdout) == (8, "")
-        assert "the driver" in stderr
-        assert stderr.endswith("same directories and credentials, or omit --master\n")
-    assert contents_of(tmp_path / "disk") == before
+    before = {name: contents_of(tmp_path / name) for name in ("disk", "mount")}
+    python = {"spark.pyspark.python": str(tmp_path / "python")}
+    with spark_process(tmp_path / "temporary", "local-cluster[1,1,1024]", python) as spark:
+        for name in before:
+            for words in (["recover", name], ["query", "select count(*) from records", name]):
+                outcome = spark.run(words, tmp_path)
+                said = outcome.stderr.decode()
+                assert (outcome.exit_status, outcome.stdout) == (8, b""), said
+                assert "the driver" in said
+                assert said.endswith("same directories and credentials, or omit --master\n")
+    assert {name: contents_of(tmp_path / name) for name in before} == before
