@@ -225,6 +225,19 @@ def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+@pytest.fixture
+def quick_sessions(quick_jvms: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep sessions that programs start by PySpark alone from compiling plans for few rows."""
+    properties = {
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+    }
+    options = " ".join(f"--conf {name}={value}" for name, value in properties.items())
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+
+
 @pytest.fixture(scope="session")
 def spark(cache: Path) -> Iterator[SparkEngine]:
     """Return Spark on two cores, started once for all tests of a process."""

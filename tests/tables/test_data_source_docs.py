@@ -39,7 +39,7 @@ def example(text: str, language: str, log_dir: Path) -> str:
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("quick_jvms")
+@pytest.mark.usefixtures("quick_sessions")
 def test_the_examples_run_in_a_plain_pyspark_session(repository_root: Path, tmp_path: Path) -> None:
     log_dir = log_directories.write_log_directory(tmp_path / "kafka")
     records = [record(at, b"k%d" % (at % 2), b"v%d" % at) for at in range(1000, 1007)]
