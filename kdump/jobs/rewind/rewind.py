@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -23,7 +23,7 @@ from kdump.formats.names import PartitionState, TopicPartition
 from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from kdump.jobs.loading.load_split import LoadSplit, load_split
 from kdump.jobs.loading.verdict_words import REMOTE_STORAGE
-from kdump.jobs.problems.unreadable import Unreadable
+from kdump.jobs.rewind.known_cluster import known_cluster
 from kdump.jobs.rewind.later_metadata import LaterMetadata, read_later_metadata
 from kdump.jobs.rewind.rewind_splits import (
     Appended,
@@ -32,11 +32,18 @@ from kdump.jobs.rewind.rewind_splits import (
     FactsJob,
     FactsSplit,
     GroupEnds,
-    NotRewindable,
     RewindJob,
     RewindSplit,
     ShareStatesJob,
     ShareStatesSplit,
+    valid,
+)
+from kdump.jobs.rewind.share_groups import (
+    LogShares,
+    LostShare,
+    furthest,
+    lost_shares,
+    shares_to_write,
 )
 from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.broker import partitions_twice
@@ -56,20 +63,11 @@ from kdump.repair.rewind.ended_transactions import Ends, ends_of
 from kdump.repair.rewind.group_offsets import LoweredOffset
 from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError
 from kdump.repair.rewind.rewound_log import RewoundLog, latest_epoch
-from kdump.repair.rewind.share_offsets import (
-    ShareKey,
-    ShareStates,
-    WrittenShare,
-    share_log_of,
-    written_shares,
-)
-from kdump.state.metadata.cluster import ClusterImage
+from kdump.repair.rewind.share_offsets import WrittenShare
 from kdump.state.metadata.settings import Settings
 from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from kdump.storage.location import Location
 from kdump.target.target_file import Kept, TargetFile
-
-Found = TypeVar("Found")
 
 LOOKBACK_MS: Final = 3_600_000
 """Clocks of brokers differ by less than half of that: memory does not grow with all transactions
@@ -143,22 +141,6 @@ class DirectoryRewind(Struct, frozen=True):
 
     directory: LogDirectory
     target: TargetDirectory
-
-
-class LostShare(Struct, frozen=True):
-    """A partition that a share group cannot read before its offset is reset.
-
-    Attributes:
-        group: the group.
-        topic: that it reads; None if nobody knows the name.
-        topic_id: of the topic.
-        partition: its number.
-    """
-
-    group: str
-    topic: str | None
-    topic_id: str
-    partition: int
 
 
 class Rewind(Struct, frozen=True):
@@ -261,7 +243,7 @@ class _Rewinding:
         self._request = request
         self._options = options
         self._replicas = [*self._found()]
-        self._holders = _holders(request.directories)
+        self._cluster = known_cluster(request.directories, request.settings.values())
 
     def result(self) -> Rewind:
         request = self._request
@@ -303,11 +285,17 @@ class _Rewinding:
             for replica, each in zip(self._replicas, facts, strict=True)
         ]
         states = self._share_states(by_key, found, logs) if group_ends else {}
-        shares = self._shares(by_key, states, group_ends)
+        shares = shares_to_write(
+            states,
+            {key for key in states if self._is_whole(key, by_key[key])},
+            group_ends,
+            given,
+            self._cluster,
+        )
         logs = self._with_appended(
             by_key, logs, cuts, ends_of(cuts, ended), groups, shares, appended_from
         )
-        elsewhere, unknown = self._not_found()
+        elsewhere, unknown = self._cluster.not_held(request.offsets or {})
         behind = self._behind(by_key, logs)
         return Rewind(
             directories=tuple(self._directory(each, logs) for each in request.directories),
@@ -343,9 +331,17 @@ class _Rewinding:
             in_part=tuple(in_part),
             lowered=tuple(self._lowered_offsets(logs)),
             shares=tuple(each for own in shares.values() for each in own),
-            lost_shares=tuple(self._lost_shares(states, shares, logs)),
-            absent=self._absent(cuts.keys() - again.keys()),
-            has_metadata=self._image() is not None,
+            lost_shares=tuple(
+                lost_shares(
+                    (share for log in logs for share in log.shares),
+                    states,
+                    shares,
+                    self._cluster,
+                    are_all_given=request.offsets is None,
+                )
+            ),
+            absent=self._cluster.absent(cuts.keys() - again.keys()),
+            has_metadata=self._cluster.image is not None,
             later=self._later(),
             elsewhere=elsewhere,
             unknown=unknown,
@@ -403,7 +399,7 @@ class _Rewinding:
                     numbers.append(n)
                     splits.append(self._earlier_run_split(n, shorter))
         found = run_job(EarlierRunJob(), splits, self._options) if splits else []
-        starts = dict(zip(numbers, map(_valid, found), strict=True))
+        starts = dict(zip(numbers, map(valid, found), strict=True))
         again, ends_then = dict[TopicPartition, int](), dict[TopicPartition, int]()
         for key, own in by_key.items():
             candidates = {end for n in own for end in starts.get(n, ())}
@@ -430,7 +426,7 @@ class _Rewinding:
             role=_ROLES.get(replica.key.topic, LogRole.DATA),
             load=replica.load,
             ends=ends,
-            topics=self._topics() if replica.key.topic == SHARE_STATE_TOPIC else {},
+            topics=self._cluster.topics if replica.key.topic == SHARE_STATE_TOPIC else {},
         )
 
     def _suffices(self, found: _Cuts) -> bool:
@@ -488,7 +484,7 @@ class _Rewinding:
             for each in self._replicas
         ]
         found = run_job(FactsJob(), splits, self._options)
-        return [_valid(each) for each in found]
+        return [valid(each) for each in found]
 
     def _moment(self, key: TopicPartition, lookback_ms: int | None) -> Moment:
         time_ms = self._request.time_ms
@@ -529,7 +525,7 @@ class _Rewinding:
             splits.append(
                 self._split(number, cut, compared_from=max(starts), compared_to=compared_to)
             )
-        return [_valid(each) for each in run_job(RewindJob(), splits, self._options)]
+        return [valid(each) for each in run_job(RewindJob(), splits, self._options)]
 
     def _split(
         self,
@@ -593,7 +589,7 @@ class _Rewinding:
         if prepared is None or not prepared.state.is_prepared:
             return False
         return all(
-            self._is_whole(key, by_key[key]) if key in by_key else self._is_deleted(key)
+            self._is_whole(key, by_key[key]) if key in by_key else self._cluster.is_deleted(key)
             for key in {transaction.log, *transaction.added}
         )
 
@@ -601,21 +597,16 @@ class _Rewinding:
         """Whether all replicas of a partition are among the directories, as far as is known."""
         if any(self._is_remote(self._replicas[number].directory, key) for number in numbers):
             return False
-        image = self._image()
-        if image is None:
+        if self._cluster.image is None:
             return self._request.offsets is None
-        return self._replicas_in(image, key) <= self._holders[key]
-
-    def _is_deleted(self, key: TopicPartition) -> bool:
-        image = self._image()
-        return image is not None and not self._replicas_in(image, key)
+        return self._cluster.has_all(key)
 
     def _share_states(
         self,
         by_key: Mapping[TopicPartition, Sequence[int]],
         found: _Cuts,
         logs: Sequence[RewoundLog],
-    ) -> dict[TopicPartition, ShareStates]:
+    ) -> LogShares:
         """Read what share groups had delivered, where logs are cut or ends of logs are given."""
         keys, splits = [], []
         for key, numbers in by_key.items():
@@ -638,99 +629,7 @@ class _Rewinding:
                     )
                 )
         results = run_job(ShareStatesJob(), splits, self._options) if splits else []
-        best: dict[TopicPartition, ShareStates] = {}
-        for key, each in zip(keys, map(_valid, results), strict=True):
-            known = best.get(key)
-            # A follower that was behind lacks the last ones; any may have deleted the first ones.
-            if known is None or _reach(each) > _reach(known):
-                best[key] = each
-        return best
-
-    def _shares(
-        self,
-        by_key: Mapping[TopicPartition, Sequence[int]],
-        states: Mapping[TopicPartition, ShareStates],
-        ends: Mapping[TopicPartition, int],
-    ) -> dict[TopicPartition, list[WrittenShare]]:
-        """What has to be said again of share groups, by log.
-
-        Raises:
-            NotRewindableError: other brokers would say something else.
-        """
-        found: dict[TopicPartition, list[WrittenShare]] = {}
-        if not ends:
-            return found
-        topics = self._topics()
-        for key, each in states.items():
-            # Other brokers may have deleted other records, and have to write the same.
-            is_whole = self._is_whole(key, by_key[key])
-            was = each.on_disk if is_whole else each.kept
-            if not is_whole:
-                self._require_names(key, was, topics)
-            if written := written_shares(was, each.kept, ends, topics):
-                found[key] = written
-        return found
-
-    def _require_names(
-        self,
-        key: TopicPartition,
-        states: Mapping[ShareKey, object],
-        topics: Mapping[str, str],
-    ) -> None:
-        unnamed = any(topic_id not in topics for _, topic_id, _ in states)
-        named = {*topics.values()}
-        missing = sorted({each.topic for each in self._request.offsets or {}} - named)
-        if unnamed and missing and self._image() is None:
-            raise NotRewindableError(
-                f"{key}: share groups know topics by their ids, and these log directories do not"
-                f" say which id {missing[0]} has: give the log directory with a copy of the"
-                " cluster's metadata, too; nothing was changed"
-            )
-
-    def _lost_shares(
-        self,
-        states: Mapping[TopicPartition, ShareStates],
-        written: Mapping[TopicPartition, Sequence[WrittenShare]],
-        logs: Sequence[RewoundLog],
-    ) -> Iterator[LostShare]:
-        """Find the states that share groups expect, and that are not on disk any more."""
-        image = self._image()
-        topic = None if image is None else image.topics.get(SHARE_STATE_TOPIC)
-        count = len(topic.partitions) if topic is not None else len(states)
-        if not count or (topic is None and self._request.offsets is not None):
-            return
-        if any(
-            share_log_of(share, count) != key.partition
-            for key, each in states.items()
-            for share in each.on_disk
-        ):
-            return  # there are more partitions than are known
-        topics = self._topics()
-        for share in sorted({each for log in logs for each in log.shares}):
-            group, topic_id, number = share
-            key = TopicPartition(SHARE_STATE_TOPIC, share_log_of(share, count))
-            if key not in states or (image is not None and topic_id not in topics):
-                continue
-            own = states[key].kept.get(share)
-            is_written = any(
-                (each.group, each.topic_id, each.number) == share for each in written.get(key, ())
-            )
-            if not is_written and (own is None or own.write_timestamp_ms is None):
-                yield LostShare(group, topics.get(topic_id), topic_id, number)
-
-    def _topics(self) -> dict[str, str]:
-        """The names of topics, by id."""
-        found = {
-            topic_id: key.topic
-            for directory in self._request.directories
-            for partition in directory.partitions
-            if (key := partition.topic_partition) is not None
-            and (topic_id := partition.known_topic_id) is not None
-        }
-        image = self._image()
-        return found | (
-            {} if image is None else {topic_id: name for name, topic_id in image.topic_ids.items()}
-        )
+        return furthest(zip(keys, map(valid, results), strict=True))
 
     def _with_appended(
         self,
@@ -783,14 +682,14 @@ class _Rewinding:
         result = [*logs]
         found = run_job(RewindJob(), splits, self._options, kind=JobKind.DECODE)
         for number, each in zip(numbers, found, strict=True):
-            result[number] = _valid(each)
+            result[number] = valid(each)
         return result
 
     def _behind(
         self, by_key: Mapping[TopicPartition, Sequence[int]], logs: Sequence[RewoundLog]
     ) -> set[int]:
         """The replicas that lack what is appended to others, and that a controller may elect."""
-        image = self._image()
+        image = self._cluster.image
         found = set[int]()
         for key, numbers in by_key.items():
             end = max(logs[n].after.log_end_offset for n in numbers)
@@ -836,70 +735,11 @@ class _Rewinding:
         )
         return DirectoryRewind(directory, TargetDirectory(path, partitions, root))
 
-    def _image(self) -> ClusterImage | None:
-        images = [each.cluster for each in self._request.settings.values()]
-        known = [each for each in images if each is not None]
-        return max(known, key=lambda each: each.end, default=None)
-
     def _later(self) -> LaterMetadata | None:
         time_ms = self._request.time_ms
         if time_ms is None:
             return None
         return read_later_metadata(self._request.directories, time_ms)
-
-    def _not_found(self) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
-        """The partitions with given offsets that other brokers have, and that nobody has."""
-        given = self._request.offsets or {}
-        present = {
-            key
-            for directory in self._request.directories
-            for partition in directory.partitions
-            if (key := partition.topic_partition) is not None
-        }
-        image, topics = self._image(), {key.topic for key in present}
-        elsewhere, unknown = list[TopicPartition](), list[TopicPartition]()
-        for key in sorted(given.keys() - present):
-            is_known = key.topic in topics if image is None else self._replicas_in(image, key)
-            (elsewhere if is_known else unknown).append(key)
-        return tuple(elsewhere), tuple(unknown)
-
-    def _absent(self, cuts: Collection[TopicPartition]) -> dict[int, int]:
-        image, present = self._image(), self._nodes()
-        found = defaultdict[int, int](int)
-        for key in cuts:
-            nodes = set() if image is None else self._replicas_in(image, key)
-            for node in nodes - present:
-                found[node] += 1
-        return dict(sorted(found.items()))
-
-    def _nodes(self) -> set[int | None]:
-        """The brokers whose directories these are."""
-        return {
-            each.meta_properties.node_id
-            for each in self._request.directories
-            if each.meta_properties is not None
-        }
-
-    @staticmethod
-    def _replicas_in(image: ClusterImage, key: TopicPartition) -> set[int]:
-        """The brokers that have a replica of a partition; none if there is no such partition."""
-        partition = image.partition(key)
-        return set() if partition is None else {*partition.replicas}
-
-
-def _holders(directories: Iterable[LogDirectory]) -> Mapping[TopicPartition, set[int]]:
-    """The brokers of each partition that have it in one of some directories."""
-    found = defaultdict[TopicPartition, set[int]](set)
-    for directory in directories:
-        for partition in directory.partitions:
-            key = partition.topic_partition
-            if key is not None and directory.node_id is not None:
-                found[key].add(directory.node_id)
-    return found
-
-
-def _reach(states: ShareStates) -> tuple[int, int]:
-    return states.end_offset, -states.first_offset
 
 
 def _require_usual(directory: LogDirectory) -> None:
@@ -929,14 +769,6 @@ def _cut_lines(
         if lines:
             changed |= with_lines(directory, name, lines)
     return changed
-
-
-def _valid(found: Found | NotRewindable | Unreadable) -> Found:
-    if isinstance(found, NotRewindable):
-        raise NotRewindableError(f"{found.what}; nothing was changed")
-    if isinstance(found, Unreadable):
-        raise KdumpError(f"{found.path}: cannot be read: {found.what}; nothing was changed")
-    return found
 
 
 def _in_part(

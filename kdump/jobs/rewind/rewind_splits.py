@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from kdump.broker.loader.load_context import LoadContext
 from kdump.engine.job import Split
+from kdump.errors import KdumpError
 from kdump.formats.errors import FormatError
 from kdump.formats.names import TopicPartition
 from kdump.jobs.loading.load_partition import put_away
@@ -40,11 +42,27 @@ from kdump.repair.rewind.share_offsets import (
 )
 from kdump.target.virtual_directory import VirtualDirectory
 
+Found = TypeVar("Found")
+
 
 class NotRewindable(Struct, frozen=True):
     """Why a partition cannot be cut; says what to do first."""
 
     what: str
+
+
+def valid(found: Found | NotRewindable | Unreadable) -> Found:
+    """What a job found.
+
+    Raises:
+        NotRewindableError: it says that the partition cannot be cut.
+        KdumpError: a file cannot be read.
+    """
+    if isinstance(found, NotRewindable):
+        raise NotRewindableError(f"{found.what}; nothing was changed")
+    if isinstance(found, Unreadable):
+        raise KdumpError(f"{found.path}: cannot be read: {found.what}; nothing was changed")
+    return found
 
 
 class FactsSplit(Split, frozen=True, kw_only=True):

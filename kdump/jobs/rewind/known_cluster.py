@@ -1,0 +1,83 @@
+"""What log directories say of the cluster that they are of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from kdump.formats.names import TopicPartition
+from kdump.log.directory import LogDirectory
+from kdump.state.metadata.cluster import ClusterImage
+from kdump.state.metadata.settings import Settings
+
+
+class KnownCluster(Struct, frozen=True):
+    """The replicas and the topics of a cluster, as far as some log directories know them.
+
+    Attributes:
+        image: of the most advanced copy of the metadata; None if there is no copy.
+        holders: the brokers that have each partition in one of the directories.
+        nodes: the brokers of the directories.
+        topics: the names of topics, by id.
+    """
+
+    image: ClusterImage | None
+    holders: Mapping[TopicPartition, set[int]]
+    nodes: set[int | None]
+    topics: Mapping[str, str]
+
+    def has_all(self, key: TopicPartition) -> bool:
+        """Whether all replicas of a partition are in the directories; needs the metadata."""
+        return self._replicas(key) <= self.holders.get(key, set())
+
+    def is_deleted(self, key: TopicPartition) -> bool:
+        """Whether there is no such partition."""
+        return self.image is not None and not self._replicas(key)
+
+    def not_held(
+        self, keys: Iterable[TopicPartition]
+    ) -> tuple[tuple[TopicPartition, ...], tuple[TopicPartition, ...]]:
+        """The partitions that only other brokers have, and those that nobody has."""
+        held_topics = {key.topic for key in self.holders}
+        elsewhere, unknown = list[TopicPartition](), list[TopicPartition]()
+        for key in sorted({*keys} - self.holders.keys()):
+            is_known = key.topic in held_topics if self.image is None else self._replicas(key)
+            (elsewhere if is_known else unknown).append(key)
+        return tuple(elsewhere), tuple(unknown)
+
+    def absent(self, keys: Collection[TopicPartition]) -> dict[int, int]:
+        """How many of some partitions each broker has whose directories are not there."""
+        found = defaultdict[int, int](int)
+        for key in keys:
+            for node in self._replicas(key) - self.nodes:
+                found[node] += 1
+        return dict(sorted(found.items()))
+
+    def _replicas(self, key: TopicPartition) -> set[int]:
+        partition = None if self.image is None else self.image.partition(key)
+        return set() if partition is None else {*partition.replicas}
+
+
+def known_cluster(
+    directories: Sequence[LogDirectory], settings: Iterable[Settings]
+) -> KnownCluster:
+    """Put together what log directories, and the settings of their topics, say of a cluster."""
+    images = [each.cluster for each in settings if each.cluster is not None]
+    image = max(images, key=lambda each: each.end, default=None)
+    holders = defaultdict[TopicPartition, set[int]](set)
+    topics = dict[str, str]()
+    for directory in directories:
+        for partition in directory.partitions:
+            key = partition.topic_partition
+            if key is None:
+                continue
+            own = holders[key]
+            if directory.node_id is not None:
+                own.add(directory.node_id)
+            if (topic_id := partition.known_topic_id) is not None:
+                topics[topic_id] = key.topic
+    if image is not None:
+        topics |= {topic_id: name for name, topic_id in image.topic_ids.items()}
+    return KnownCluster(image, holders, {each.node_id for each in directories}, topics)
