@@ -47,10 +47,11 @@ class ObjectServer:
             ``Reply``, a function that sends something else, or None. What it sends less is cut.
         rewrite: gives the path that is asked for instead.
         pause_seconds: how long to wait after each eighth of an answer.
-        kill: kills the process, cuts all connections, and refuses others.
+        kill: cuts all connections of this address, answers nothing any more, and refuses others.
     """
 
     port: int
+    moto_port: int
     requests: list[str] = field(default_factory=list)
     disturb: Callable[[str], Any] = lambda _request: None
     rewrite: Callable[[str], str] = str
@@ -58,7 +59,7 @@ class ObjectServer:
     kill: Callable[[], None] = lambda: None
 
     def dies(self, data: bytes) -> bytes:
-        """For ``disturb``: kill the server while it answers; half of the answer is sent."""
+        """For ``disturb``: end this address while it answers; half of the answer is sent."""
         self.kill()
         return data[: len(data) // 2]
 
@@ -87,6 +88,13 @@ class ObjectServer:
     def put(self, key: str, data: bytes) -> None:
         """Write one object."""
         self._ask("PUT", f"/{BUCKET}/{key}", data)
+
+    def copy_all(self, prefix: str, new_prefix: str) -> None:
+        """Write the objects below a prefix below another one, too."""
+        for key in self.keys:
+            if key.startswith(f"{prefix}/"):
+                new_key = f"{new_prefix}{key.removeprefix(prefix)}"
+                self.put(new_key, self._ask("GET", f"/{BUCKET}/{key}"))
 
     def sizes(self) -> dict[str, int]:
         """How many bytes each object has, by key."""
@@ -140,7 +148,7 @@ def name_as_long(path: Path, root: str) -> str:
 @contextlib.contextmanager
 def object_server() -> Iterator[ObjectServer]:
     """Run a server; its address and credentials are in the environment, as Arrow reads them."""
-    with _moto() as (process, moto_port), _proxy(process, moto_port) as server:
+    with _moto() as moto_port, _proxy(moto_port) as server:
         environment = {
             "AWS_ENDPOINT_URL": f"http://{_HOST}:{server.port}",
             "AWS_ACCESS_KEY_ID": "testing",
@@ -155,7 +163,20 @@ def object_server() -> Iterator[ObjectServer]:
 
 
 @contextlib.contextmanager
-def _moto() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+def other_address(server: ObjectServer) -> Iterator[ObjectServer]:
+    """Give a server another address, which is the one in the environment meanwhile.
+
+    It has the same objects, and can be killed: for a client it is a server that is gone, and
+    starting another takes a hundred times as long.
+    """
+    with _proxy(server.moto_port) as other:
+        url = f"http://{_HOST}:{other.port}"
+        with mock.patch.dict(os.environ, {"AWS_ENDPOINT_URL": url}):
+            yield other
+
+
+@contextlib.contextmanager
+def _moto() -> Iterator[int]:
     with socket.socket() as free:
         free.bind((_HOST, 0))
         port = free.getsockname()[1]
@@ -175,15 +196,16 @@ def _moto() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
                 assert process.poll() is None, "moto ended"
                 assert time.monotonic() < until
                 time.sleep(0.05)
-        yield process, port
+        yield port
     finally:
         process.kill()
         process.wait()
 
 
 @contextlib.contextmanager
-def _proxy(moto: subprocess.Popen[bytes], moto_port: int) -> Iterator[ObjectServer]:
+def _proxy(moto_port: int) -> Iterator[ObjectServer]:
     connections = set[socket.socket]()
+    is_dead = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -227,6 +249,8 @@ def _proxy(moto: subprocess.Popen[bytes], moto_port: int) -> Iterator[ObjectServ
                 data = answer.read()
             if "list-type" in self.path:
                 data = data.replace(_NEWLINE.encode(), b"&#10;")
+            if is_dead.is_set():
+                raise ConnectionAbortedError
             is_head = self.command == "HEAD"
             length = answer.getheader("Content-Length", "0") if is_head else str(len(data))
             if instead is not None:
@@ -267,8 +291,7 @@ def _proxy(moto: subprocess.Popen[bytes], moto_port: int) -> Iterator[ObjectServ
     with Server((_HOST, 0), Handler) as proxy:
 
         def kill() -> None:
-            moto.kill()
-            moto.wait()
+            is_dead.set()
             proxy.shutdown()
             proxy.server_close()
             for each in list(connections):
@@ -276,7 +299,7 @@ def _proxy(moto: subprocess.Popen[bytes], moto_port: int) -> Iterator[ObjectServ
                 with contextlib.suppress(OSError):
                     each.shutdown(socket.SHUT_RD)
 
-        server = ObjectServer(proxy.server_port, kill=kill)
+        server = ObjectServer(proxy.server_port, moto_port, kill=kill)
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:

@@ -6,9 +6,9 @@ import itertools
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +18,8 @@ from builders import large_segments, log_directories
 from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.large_segments import LargeSegment
-from builders.object_server import ObjectServer, name_as_long, object_server
-from builders.samples import at_some_or_all, moments_of
+from builders.object_server import ObjectServer, name_as_long, object_server, other_address
+from builders.samples import at_some_or_each_kind, moments_of_kinds
 from builders.source_tables import table_of
 from builders.trees import contents_of
 from kdump.apply.unfinished_copy import JOURNAL
@@ -172,10 +172,6 @@ each_reader = pytest.mark.parametrize(
 )
 
 
-def dying(server: ObjectServer, _request: str) -> Callable[[bytes], bytes]:
-    return server.dies
-
-
 class Countdown:
     """For ``disturb``: undisturbed requests, then others."""
 
@@ -188,21 +184,50 @@ class Countdown:
         return self.then(request) if self.left < 0 else None
 
 
+def kind_of(request: str) -> str:
+    """What a request does, and with which file of a log directory: not of which partition."""
+    method, _, path = request.partition(" ")
+    path, _, query = path.partition("?")
+    if "list-type" in query:
+        return f"{method} a listing"
+    return f"{method} {re.sub('[0-9]+', '#', path.rpartition('/')[2])}"
+
+
+class DiesAt:
+    """For ``disturb``: undisturbed requests, then one in whose answer the server ends."""
+
+    def __init__(self, server: ObjectServer, kind: str, before: int) -> None:
+        self.left = Counter({kind: before})
+        self.kind = kind
+        self.server = server
+
+    def __call__(self, request: str) -> Callable[[bytes], bytes] | None:
+        kind = kind_of(request)
+        self.left[kind] -= 1
+        return self.server.dies if kind == self.kind and self.left[kind] < 0 else None
+
+
 @each_reader
-@at_some_or_all
+@at_some_or_each_kind
 def test_a_server_that_is_killed_meanwhile(
-    server: ObjectServer, uri: str, directory: Path, tmp_path: Path, line: str, is_all: bool
+    server: ObjectServer,
+    uri: str,
+    directory: Path,
+    tmp_path: Path,
+    line: str,
+    is_each_kind: bool,
 ) -> None:
+    """It ends in its answer to the first and to the last request of each kind (``kind_of``)."""
     expected = answer(line, str(directory), tmp_path / "1")
     assert not expected.is_failure
     server.requests.clear()
     assert answer(line, uri, tmp_path / "2") == expected
-    count = server.count()
+    kinds = [kind_of(each) for each in server.requests]
     failures = 0
-    for moment in moments_of(range(count), is_all=is_all, samples=3):
-        with object_server() as killed:
-            upload(directory, killed)
-            killed.disturb = Countdown(moment, partial(dying, killed))
+    for moment in moments_of_kinds(kinds, is_each_kind=is_each_kind, samples=3):
+        with other_address(server) as killed:
+            before = kinds[:moment].count(kinds[moment])
+            killed.disturb = DiesAt(killed, kinds[moment], before)
             found = answer(line, uri, tmp_path / "2")
         require_whole_or_clear(found, expected)
         failures += found.is_failure
