@@ -1,4 +1,7 @@
-"""Nothing is left in the blocks of a file system that writes in place, used or free."""
+"""Nothing is left in the blocks of a file system that writes in place, used or free.
+
+Runs are killed before the first and the last change of each kind (``kinds_of_changes``).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ import pytest
 
 from builders.batches import batch, record
 from builders.freeing import run
-from builders.killed_process import KillableKdump, changes_of
+from builders.killed_process import KillableKdump, kinds_of_changes
 from builders.mounts import mounted
-from builders.samples import at_some_or_all, moments_of
+from builders.samples import at_some_or_each_kind, moments_of_kinds
 from builders.verified import LogModel
 from kdump.formats.compression import Codec
 
@@ -139,14 +142,14 @@ def test_an_unfinished_segment_of_the_cleaner_is_overwritten(ext4: Ext4) -> None
     assert ext4.left() == {LISTED}
 
 
-@at_some_or_all
+@at_some_or_each_kind
 def test_a_killed_erase_leaves_no_record_once_it_is_finished(
-    ext4: Ext4, killable: KillableKdump, tmp_path: Path, is_all: bool
+    ext4: Ext4, killable: KillableKdump, tmp_path: Path, is_each_kind: bool
 ) -> None:
     """Its key may be in free blocks: a list that was written for a run that never began."""
     words = words_of(ext4.logs)
-    count = changes_of(lambda: run(*words))
-    for at in moments_of(range(count), is_all=is_all):
+    kinds = kinds_of_changes(lambda: run(*words))
+    for at in moments_of_kinds(kinds, is_each_kind=is_each_kind):
         ext4.again()
         assert killable.run_and_kill(words, at) == -signal.SIGKILL
         assert erase(ext4.logs) in (0, 1)
@@ -156,9 +159,9 @@ def test_a_killed_erase_leaves_no_record_once_it_is_finished(
         assert ext4.left() <= {LISTED}
 
 
-@at_some_or_all
+@at_some_or_each_kind
 def test_a_killed_finish_leaves_nothing_once_it_is_run_again(
-    ext4: Ext4, killable: KillableKdump, tmp_path: Path, is_all: bool
+    ext4: Ext4, killable: KillableKdump, tmp_path: Path, is_each_kind: bool
 ) -> None:
     assert erase(ext4.logs) == 1
     shutil.rmtree(ext4.original / "logs")
@@ -166,8 +169,8 @@ def test_a_killed_finish_leaves_nothing_once_it_is_run_again(
     certificate = tmp_path / "erased.json"
     words = ["erase", "--finish", f"--certificate={certificate}", f"--key={KEY.decode()}"]
     words.append(str(ext4.logs))
-    count = changes_of(lambda: run(*words))
-    for at in moments_of(range(count), is_all=is_all):
+    kinds = kinds_of_changes(lambda: run(*words))
+    for at in moments_of_kinds(kinds, is_each_kind=is_each_kind):
         ext4.again()
         certificate.unlink(missing_ok=True)
         assert killable.run_and_kill(words, at) == -signal.SIGKILL

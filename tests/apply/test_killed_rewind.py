@@ -1,4 +1,7 @@
-"""A rewind that is killed is finished by the next run, and undone."""
+"""A rewind that is killed is finished by the next run, and undone.
+
+It is killed before the first and the last change of each kind (``kinds_of_changes``).
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from builders.in_process import run_kdump
-from builders.killed_process import KillableKdump, changes_of
+from builders.killed_process import KillableKdump, kinds_of_changes
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.rewindable_clusters import START_MS, TICK_MS, RandomCluster
-from builders.samples import at_some_or_all, moments_of
+from builders.samples import at_some_or_each_kind, moments_of_kinds
 from kdump.formats import names
 
 pytestmark = pytest.mark.slow
@@ -22,9 +25,9 @@ def kdump(*args: str | Path) -> int:
     return run_kdump([*map(str, args)], Path.cwd()).exit_status
 
 
-@at_some_or_all
+@at_some_or_each_kind
 def test_a_killed_rewind_is_finished_by_the_next_and_undone(
-    quick_path: Path, killable: KillableKdump, is_all: bool
+    quick_path: Path, killable: KillableKdump, is_each_kind: bool
 ) -> None:
     cluster = RandomCluster(2, ticks=30)
     originals = cluster.write(quick_path / "original", brokers=2)
@@ -40,9 +43,9 @@ def test_a_killed_rewind_is_finished_by_the_next_and_undone(
             shutil.copytree(original, log_dir)
 
     again()
-    count = changes_of(lambda: kdump(*words))
+    kinds = kinds_of_changes(lambda: kdump(*words))
     done = [seen_by_broker(each) for each in log_dirs]
-    for at in moments_of(range(count), is_all=is_all):
+    for at in moments_of_kinds(kinds, is_each_kind=is_each_kind):
         again()
         assert killable.run_and_kill(words, at) == -signal.SIGKILL, at
         # The next run finishes the killed one, and what that had not begun.

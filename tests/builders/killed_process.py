@@ -10,12 +10,13 @@ import importlib
 import json
 import os
 import pkgutil
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, Self
@@ -42,6 +43,8 @@ CHANGES: Final = (
 
 
 OF_STORES: Final = ("_put", "copy", "_delete")
+_PARTITION: Final = re.compile(r"^\w+-\d+(?=$|\.)")
+_NUMBER: Final = re.compile(r"\b[0-9a-f]{2}\b|[0-9a-f]{8,}|[0-9]+")
 CHANGING: Final = tuple(
     (changing, name)
     for changing, names in ((Files, CHANGES), (ObjectWriter, OF_STORES))
@@ -106,19 +109,27 @@ class KillableKdump:
             yield log_dir
 
 
-def count_changes(count: Callable[[], None]) -> None:
-    """Call ``count`` before every change to the disk or a store from now on."""
+def count_changes(count: Callable[[str, Sequence[Any]], None]) -> None:
+    """Call ``count`` with name and arguments before every change to the disk or a store."""
     for changing, name in CHANGING:
         setattr(changing, name, _counted(getattr(changing, name), count))
 
 
 def changes_of(work: Callable[[], object]) -> int:
     """Count the changes that ``work`` makes to the disk and to stores."""
-    found = 0
+    return len(kinds_of_changes(work))
 
-    def count() -> None:
-        nonlocal found
-        found += 1
+
+def kinds_of_changes(work: Callable[[], object]) -> list[str]:
+    """Return the kind of each change that ``work`` makes to the disk and to stores.
+
+    That is the operation, and the roles of the files: names without numbers and identifiers, and
+    those of their directories, of which it is the same which partition they are.
+    """
+    found = list[str]()
+
+    def count(name: str, args: Sequence[Any]) -> None:
+        found.append(" ".join([name, *filter(None, map(_role_of, args))]))
 
     before = {each: getattr(*each) for each in CHANGING}
     try:
@@ -130,9 +141,22 @@ def changes_of(work: Callable[[], object]) -> int:
     return found
 
 
-def _counted(change: Callable[..., None], count: Callable[[], None]) -> Callable[..., None]:
+def _role_of(argument: object) -> str:
+    """The role of a file; those of many files, each once; nothing of other arguments."""
+    if isinstance(argument, (list, tuple)):
+        return "+".join(sorted(set(map(_role_of, argument))))
+    if not isinstance(argument, (str, Path)):
+        return ""
+    folder, name = ("", *str(argument).split("/"))[-2:]
+    return "/".join(_NUMBER.sub("#", _PARTITION.sub("partition", each)) for each in (folder, name))
+
+
+def _counted(
+    change: Callable[..., None], count: Callable[[str, Sequence[Any]], None]
+) -> Callable[..., None]:
     def counted(changed: object, *args: Any) -> None:
-        count()
+        args = tuple([*each] if isinstance(each, Generator) else each for each in args)
+        count(change.__name__, args)
         change(changed, *args)
 
     return counted
@@ -159,7 +183,7 @@ def _serve() -> None:
 def _run_in_fork(at: int, args: list[str]) -> NoReturn:
     left = at
 
-    def count() -> None:
+    def count(*_: object) -> None:
         nonlocal left
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
