@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
@@ -22,6 +24,8 @@ PROPERTIES: Final = {
 }
 """Of a broker that cleans and deletes all the time."""
 _PATIENCE_S: Final = 120
+_RECORDS: Final = 50
+"""Of a topic that a producer sends at once; in a transaction."""
 _SEGMENTS: Final = {
     "segment.bytes": "1048576",
     "segment.ms": "1000",
@@ -40,10 +44,13 @@ TOPICS: Final = {
 
 
 @contextlib.contextmanager
-def busy(address: str, replicas: int = 1) -> Iterator[None]:
+def busy(
+    address: str, replicas: int = 1, *, most_rounds: Callable[[], float] = lambda: math.inf
+) -> Iterator[None]:
     """Keep a broker busy; the topics that stay have so many replicas.
 
-    Each of these has records that a consumer gets, however slow the machine is.
+    Each of these has records that a consumer gets, however slow the machine is. ``most_rounds``
+    says how many times each producer may have sent its records by now, at least twice.
     """
     admin = AdminClient(_client(address))
     known = admin.list_topics(timeout=_PATIENCE_S).topics
@@ -55,10 +62,11 @@ def busy(address: str, replicas: int = 1) -> Iterator[None]:
     for created in admin.create_topics(new).values() if new else ():
         created.result()
     stop = threading.Event()
+    rounds = _Rounds(stop, most_rounds)
     written, committed = threading.Event(), threading.Event()
     tasks: tuple[Callable[[], None], ...] = (
-        lambda: _produce(address, stop, written),
-        lambda: _produce_transactions(address, stop, committed),
+        lambda: _produce(address, rounds, written),
+        lambda: _produce_transactions(address, rounds, committed),
         lambda: _create_and_delete(address, stop),
     )
     threads = [threading.Thread(target=task) for task in tasks]
@@ -79,6 +87,22 @@ def value_of(number: int) -> bytes:
     return b"%d:" % number + b"x" * (number % 700)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rounds:
+    """When a producer sends records, and the number of the first."""
+
+    stop: threading.Event
+    most: Callable[[], float]
+
+    def __iter__(self) -> Iterator[int]:
+        for number in itertools.count():
+            while number >= self.most() and not self.stop.is_set():
+                time.sleep(0.02)
+            if self.stop.is_set():
+                return
+            yield number * _RECORDS
+
+
 def _client(address: str) -> dict[str, Any]:
     """How to connect, without a word about topics that are gone.
 
@@ -93,13 +117,11 @@ def _send(producer: Producer, topic: str, numbers: range) -> None:
     producer.poll(0)
 
 
-def _produce(address: str, stop: threading.Event, written: threading.Event) -> None:
+def _produce(address: str, rounds: _Rounds, written: threading.Event) -> None:
     producer = Producer(_client(address) | {"enable.idempotence": True, "linger.ms": 5})
-    for start in itertools.count(0, 50):
-        if stop.is_set():
-            break
+    for start in rounds:
         for topic in ("events", "keyed"):
-            _send(producer, topic, range(start, start + 50))
+            _send(producer, topic, range(start, start + _RECORDS))
         if not start:
             producer.flush()
             written.set()
@@ -107,18 +129,16 @@ def _produce(address: str, stop: threading.Event, written: threading.Event) -> N
     producer.flush()
 
 
-def _produce_transactions(address: str, stop: threading.Event, committed: threading.Event) -> None:
+def _produce_transactions(address: str, rounds: _Rounds, committed: threading.Event) -> None:
     producer: Producer | None = None
-    for start in itertools.count(0, 50):
-        if stop.is_set():
-            break
+    for start in rounds:
         if producer is None:
             producer = Producer(_client(address) | {"transactional.id": "busy"})
             producer.init_transactions()
         producer.begin_transaction()
-        _send(producer, "ledger", range(start, start + 50))
+        _send(producer, "ledger", range(start, start + _RECORDS))
         try:
-            if start % 150:
+            if start % (3 * _RECORDS):
                 producer.commit_transaction()
                 committed.set()
             else:

@@ -35,17 +35,29 @@ class StreamedLog:
     def run_and_kill(self, batches: int) -> None:
         """Let it finish so many micro-batches, and kill it with all its processes."""
         process = self._started(is_bounded=False)
-        enough = self._finished() + batches
-        while self._finished() < enough:
+        enough = self.finished + batches
+        while self.finished < enough:
             assert process.poll() is None, self._log.read_text()[-3000:]
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def _finished(self) -> int:
+    @property
+    def finished(self) -> int:
         """The number of micro-batches that were finished."""
         done = (each.name for each in (self._checkpoint / "commits").glob("[0-9]*"))
         return max(map(int, done), default=-1) + 1
+
+    def finished_offsets(self) -> dict[tuple[str, int], int]:
+        """Where the micro-batches that were finished end, by partition."""
+        if not (finished := self.finished):
+            return {}
+        line = (self._checkpoint / "offsets" / str(finished - 1)).read_text().splitlines()[-1]
+        return {
+            (topic, int(number)): offset
+            for topic, offsets in json.loads(line).items()
+            for number, offset in offsets.items()
+        }
 
     def run(self) -> None:
         """Read on to what is there by now."""
@@ -66,6 +78,7 @@ class StreamedLog:
         root = Path(__file__).parents[2]
         paths = os.pathsep.join(map(str, (root, root / "tests")))
         own = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", "PYSPARK_PYTHON": sys.executable}
+        own["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 [*command, str(is_bounded)],

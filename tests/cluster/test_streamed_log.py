@@ -1,15 +1,24 @@
-"""A stream of Spark beside a busy broker has each record once, also if it is killed."""
+"""A stream of Spark beside a busy broker has each record once, also if it is killed.
+
+Clients write on when the stream has read, and the broker deletes what was read, and nothing else:
+no stream is too slow for it.
+"""
 
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from builders import busy_broker
 from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
@@ -22,10 +31,46 @@ from builders.streamed_log import StreamedLog
 pytestmark = [ON_BOTH_KAFKAS, pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
 TOPICS: Final = ("events", "keyed", "ledger")
-RETAINED_BYTES: Final = "100000000"
-"""Of a partition: some minutes, in which a stream can be started on a busy machine, too."""
-RUNS: Final = 3
-BATCHES: Final = 4
+DELETED: Final = ("events", "ledger")
+"""Topics whose records the broker may delete."""
+ROUNDS: Final = 20
+"""Of each producer, for each micro-batch; what two have is still unread."""
+BATCH_OFFSETS: Final = 3 * 50 * ROUNDS
+RUNS: Final = 2
+BATCHES: Final = 3
+
+
+@contextmanager
+def what_was_read_is_deleted(address: str, stream: StreamedLog) -> Iterator[None]:
+    """Delete the records of the micro-batches that were finished, all the time."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    stop = threading.Event()
+
+    def delete() -> None:
+        before: list[TopicPartition] = []
+        while not stop.wait(0.1):
+            ends = [
+                TopicPartition(*place, offset)
+                for place, offset in stream.finished_offsets().items()
+                if place[0] in DELETED
+            ]
+            if ends and ends != before:
+                for deleted in admin.delete_records(ends).values():
+                    deleted.result()
+                before = ends
+
+    with ThreadPoolExecutor(1) as pool:
+        deleting = pool.submit(delete)
+        try:
+            yield
+        finally:
+            stop.set()
+        deleting.result()
+
+
+def begins_at(log_dirs: list[Path], partition: str) -> int:
+    """The base offset of the first segment of a partition."""
+    return min(int(each.stem) for path in log_dirs for each in path.glob(f"{partition}/*.log"))
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +90,21 @@ def streamed(
             startingOffsets="earliest",
             subscribe=",".join(TOPICS),
             columns="topic,partition,offset,key,value",
-            maxOffsetsPerTrigger="20000",
+            maxOffsetsPerTrigger=str(BATCH_OFFSETS),
             **{"kafka.isolation.level": "read_committed"},
         )
+        address = f"{HOST}:{node.client_port}"
         with broker.running() as clients:
             for topic in TOPICS:
                 clients.create_topic(topic, 3, replicas=1)
-                configs = busy_broker.TOPICS[topic] | {"retention.bytes": RETAINED_BYTES}
+                configs = busy_broker.TOPICS[topic] | {"retention.bytes": "-1"}
                 clients.configure("TOPIC", topic, **configs)
-            with busy_broker.busy(f"{HOST}:{node.client_port}"):
-                for _ in range(RUNS):
-                    stream.run_and_kill(BATCHES)
-            stream.run()
+            with what_was_read_is_deleted(address, stream):
+                with busy_broker.busy(address, most_rounds=lambda: ROUNDS * (2 + stream.finished)):
+                    for _ in range(RUNS):
+                        stream.run_and_kill(BATCHES)
+                stream.run()
+            assert begins_at(broker.log_dirs(), "events-0") > 0
         yield stream.rows()
 
 
