@@ -13,10 +13,10 @@ import pytest
 
 from builders.compactable_directories import plain_directory
 from builders.in_process import run_kdump
-from builders.killed_process import KillableKdump, changes_of
+from builders.killed_process import KillableKdump, kinds_of_changes
 from builders.loading import Clock, LoaderServer
 from builders.read_records import ReadRecord, all_records
-from builders.samples import at_some_or_all, moments_of
+from builders.samples import at_some_or_each_kind, moments_of_kinds
 from builders.trees import contents_of
 from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
@@ -93,9 +93,9 @@ def others(records: list[ReadRecord], named: set[bytes]) -> list[ReadRecord]:
 
 
 @pytest.mark.slow
-@at_some_or_all
+@at_some_or_each_kind
 def test_a_killed_finish_leaves_no_certificate_or_nothing_that_it_denies(
-    original: Path, killable: KillableKdump, is_all: bool
+    original: Path, killable: KillableKdump, is_each_kind: bool
 ) -> None:
     args = args_for(original)
     keys = [each.removeprefix("--key=").encode() for each in args if each.startswith("--key=")]
@@ -121,8 +121,8 @@ def test_a_killed_finish_leaves_no_certificate_or_nothing_that_it_denies(
         assert not any(each.seek(0) or any(each.read()) for each in blocks)
 
     again()
-    count = changes_of(lambda: run_kdump(words, Path.cwd()))
-    for at in moments_of(range(count), is_all=is_all, samples=SAMPLES):
+    kinds = kinds_of_changes(lambda: run_kdump(words, Path.cwd()))
+    for at in moments_of_kinds(kinds, is_each_kind=is_each_kind, samples=SAMPLES):
         with contextlib.ExitStack() as stack:
             # An open file outlives its name, and shows what its blocks have.
             blocks = [stack.enter_context(path.open("rb")) for path in again()]

@@ -1,18 +1,22 @@
-"""A move that is killed is finished by the next run; no partition is ever without a whole log."""
+"""A move that is killed is finished by the next run; no partition is ever without a whole log.
+
+It is killed before the first and the last change of each kind (``kinds_of_changes``).
+"""
 
 from __future__ import annotations
 
 import shutil
 import signal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from builders.in_process import run_kdump
-from builders.killed_process import KillableKdump, changes_of
+from builders.killed_process import KillableKdump, kinds_of_changes
 from builders.log_dir_trees import seen_by_broker
-from builders.samples import at_some_or_all, moments_of
+from builders.samples import at_some_or_each_kind, moments_of_kinds
 from builders.two_disks import lines_of, live_in, write_two_disks
 from kdump.apply.runs import list_undos
 from kdump.formats import names
@@ -60,10 +64,10 @@ class Node:
 
 
 @pytest.mark.slow
-@at_some_or_all
+@at_some_or_each_kind
 @undo_or_not
 def test_a_killed_move_is_finished_by_the_next(
-    quick_path: Path, killable: KillableKdump, undo: str, is_all: bool
+    quick_path: Path, killable: KillableKdump, undo: str, is_each_kind: bool
 ) -> None:
     node = Node(quick_path)
     command: list[str | Path] = [
@@ -74,10 +78,10 @@ def test_a_killed_move_is_finished_by_the_next(
         node.path / "d2",
         undo,
     ]
-    count = changes_of(lambda: node.run(command))
+    kinds = kinds_of_changes(lambda: node.run(command))
     moved = node.disks()
 
-    for at in moments_of(range(count), is_all=is_all):
+    for at in moments_of_kinds(kinds, is_each_kind=is_each_kind):
         node.restart()
         assert killable.run_and_kill(command, at) == -signal.SIGKILL, at
         node.require_whole(at)
@@ -86,8 +90,10 @@ def test_a_killed_move_is_finished_by_the_next(
 
 
 @pytest.mark.slow
-@at_some_or_all
-def test_a_killed_move_is_undone(quick_path: Path, killable: KillableKdump, is_all: bool) -> None:
+@at_some_or_each_kind
+def test_a_killed_move_is_undone(
+    quick_path: Path, killable: KillableKdump, is_each_kind: bool
+) -> None:
     node = Node(quick_path)
     original = node.disks()
     command: list[str | Path] = [
@@ -98,9 +104,9 @@ def test_a_killed_move_is_undone(quick_path: Path, killable: KillableKdump, is_a
         node.path / "d2",
         "--undo",
     ]
-    count = changes_of(lambda: node.run(command))
+    kinds = kinds_of_changes(lambda: node.run(command))
 
-    for at in moments_of(range(count), is_all=is_all):
+    for at in moments_of_kinds(kinds, is_each_kind=is_each_kind):
         node.restart()
         assert killable.run_and_kill(command, at) == -signal.SIGKILL, at
         for name in ("d1", "d2"):
@@ -111,9 +117,9 @@ def test_a_killed_move_is_undone(quick_path: Path, killable: KillableKdump, is_a
 
 
 @pytest.mark.slow
-@at_some_or_all
+@at_some_or_each_kind
 def test_a_killed_undo_of_a_move_loses_nothing(
-    quick_path: Path, killable: KillableKdump, is_all: bool
+    quick_path: Path, killable: KillableKdump, is_each_kind: bool
 ) -> None:
     node = Node(quick_path)
     original = node.disks()
@@ -126,9 +132,12 @@ def test_a_killed_undo_of_a_move_loses_nothing(
         "--undo",
     ]
     node.run(command)
-    count = changes_of(lambda: [node.run(["undo", name]) for name in ("d1", "d2")])
+    moments = set[int]()
+    for name in ("d1", "d2"):
+        kinds = kinds_of_changes(partial(node.run, ["undo", name]))
+        moments.update(moments_of_kinds(kinds, is_each_kind=is_each_kind, samples=3))
 
-    for at in moments_of(range(count), is_all=is_all):
+    for at in sorted(moments):
         node.restart()
         node.run(command)
         for name in ("d1", "d2"):
