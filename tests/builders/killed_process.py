@@ -123,8 +123,8 @@ def changes_of(work: Callable[[], object]) -> int:
 def kinds_of_changes(work: Callable[[], object]) -> list[str]:
     """Return the kind of each change that ``work`` makes to the disk and to stores.
 
-    That is the operation, and the roles of the files: names without numbers and identifiers, and
-    those of their directories, of which it is the same which partition they are.
+    That is the operation, and the roles of the files: their names and those of their directories,
+    without numbers and identifiers; all partitions are alike.
     """
     found = list[str]()
 

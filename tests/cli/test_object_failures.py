@@ -185,7 +185,7 @@ class Countdown:
 
 
 def kind_of(request: str) -> str:
-    """What a request does, and with which file of a log directory: not of which partition."""
+    """What a request does, and with which file of a log directory; all partitions are alike."""
     method, _, path = request.partition(" ")
     path, _, query = path.partition("?")
     if "list-type" in query:
