@@ -17,10 +17,10 @@ import pytest
 
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
-from builders.killed_process import KillableKdump, changes_of
+from builders.killed_process import KillableKdump, kinds_of_changes
 from builders.lock_holder import held_elsewhere
 from builders.object_server import ObjectServer, object_server
-from builders.samples import at_some_or_all, moments_of
+from builders.samples import at_some_or_each_kind, moments_of_kinds
 from builders.trees import tree_of
 from builders.two_disks import write_two_disks
 from kdump.engine import local as local_engine
@@ -341,9 +341,9 @@ def test_what_failed_once_is_asked_for_again(
     assert not locks_of(server)
 
 
-@at_some_or_all
+@at_some_or_each_kind
 def test_after_a_kill_the_next_run_goes_on(
-    folder: Path, server: ObjectServer, monkeypatch: pytest.MonkeyPatch, *, is_all: bool
+    folder: Path, server: ObjectServer, monkeypatch: pytest.MonkeyPatch, *, is_each_kind: bool
 ) -> None:
     monkeypatch.chdir(folder)
     log = folder / "d1" / LOG
@@ -351,14 +351,14 @@ def test_after_a_kill_the_next_run_goes_on(
         (folder / f"d1/users-0/notes{number}").write_bytes(bytes([number]) * 3000)
     first = folder / "first"
     shutil.copytree(folder / "d1", first)
-    count = changes_of(lambda: created(folder, f"{URI}-count"))
+    kinds = kinds_of_changes(lambda: created(folder, f"{URI}-begun"))
     with KillableKdump() as killable:
-        for at in moments_of(range(count), is_all=is_all, samples=3):
+        for at in moments_of_kinds(kinds, is_each_kind=is_each_kind, samples=3):
             for is_begun in (False, True):
                 uri = f"{URI}-{at}-{is_begun}"
                 shutil.copytree(first, folder / "d1", dirs_exist_ok=True)
                 if is_begun:
-                    assert created(folder, uri)["snapshot"] is not None
+                    server.copy_all("repo-begun", uri.removeprefix(f"{server.uri}/"))
                 with log.open("ab") as stream:
                     stream.write(b"tail" * 1000)
                 killed = killable.run_and_kill(["backup", "create", uri, "d1", "d2"], at)
@@ -377,9 +377,9 @@ def test_after_a_kill_the_next_run_goes_on(
                 assert not locks_of(server)
 
 
-@at_some_or_all
+@at_some_or_each_kind
 def test_a_prune_that_was_killed_leaves_whole_snapshots_and_goes_on(
-    folder: Path, server: ObjectServer, monkeypatch: pytest.MonkeyPatch, *, is_all: bool
+    folder: Path, server: ObjectServer, monkeypatch: pytest.MonkeyPatch, *, is_each_kind: bool
 ) -> None:
     monkeypatch.chdir(folder)
     settings = {prune.__name__: {"YOUNG_SECONDS": -3600}, object_writer.__name__: {"_TOGETHER": 1}}
@@ -387,17 +387,16 @@ def test_a_prune_that_was_killed_leaves_whole_snapshots_and_goes_on(
         for constant, value in values.items():
             monkeypatch.setattr(f"{name}.{constant}", value)
 
-    def three_snapshots(uri: str) -> None:
-        for number in range(3):
-            (folder / "d1/users-0/notes").write_bytes(bytes([number]) * 3000)
-            created(folder, uri)
+    for number in range(3):
+        (folder / "d1/users-0/notes").write_bytes(bytes([number]) * 3000)
+        created(folder, f"{URI}-original")
 
-    three_snapshots(f"{URI}-count")
-    count = changes_of(lambda: backup(folder, "prune", f"{URI}-count", "--keep-last", "1"))
+    server.copy_all("repo-original", "repo-count")
+    kinds = kinds_of_changes(lambda: backup(folder, "prune", f"{URI}-count", "--keep-last", "1"))
     with KillableKdump(settings) as killable:
-        for at in moments_of(range(count), is_all=is_all, samples=3):
+        for at in moments_of_kinds(kinds, is_each_kind=is_each_kind, samples=3):
             uri = f"{URI}-{at}"
-            three_snapshots(uri)
+            server.copy_all("repo-original", f"repo-{at}")
             args = ["backup", "prune", uri, "--keep-last", "1"]
             assert killable.run_and_kill(args, at) == -signal.SIGKILL
             require_clean(folder, uri)

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.json_schemas import problems_of_objects
-from builders.killed_process import KillableKdump, changes_of
+from builders.killed_process import KillableKdump, kinds_of_changes
 from builders.log_dir_trees import seen_by_broker
 from builders.rewindable_clusters import START_MS, TICK_MS, RandomCluster
-from builders.samples import at_some_or_all, moments_of, seeds
+from builders.samples import at_some_or_each_kind, moments_of_kinds, seeds
 from builders.trees import tree_of
 from kdump.apply.unfinished_copy import FOLDER, JOURNAL
 from kdump.engine.engine_choice import EngineOptions
@@ -305,18 +305,19 @@ def test_replicas_that_differ_are_named_with_what_to_do(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@at_some_or_all
+@at_some_or_each_kind
 def test_a_restore_to_a_moment_that_was_killed_goes_on(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_all: bool
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_each_kind: bool
 ) -> None:
+    """It is killed before the first and the last change of each kind (``kinds_of_changes``)."""
     monkeypatch.chdir(folder)
     expected = expected_of(folder, MIDDLE_MS)
     words = ["backup", "restore", f"--to={MIDDLE_MS}", "--snapshot", names_of(folder)[1]]
     words += ["--into", "n1", "--into", "n2", "repo"]
-    count = changes_of(lambda: run_kdump(words, folder))
+    kinds = kinds_of_changes(lambda: run_kdump(words, folder))
     assert seen(folder) == expected
     with KillableKdump() as killable:
-        for at in moments_of(range(count), is_all=is_all):
+        for at in moments_of_kinds(kinds, is_each_kind=is_each_kind):
             for each in ("n1", "n2"):
                 shutil.rmtree(folder / each, ignore_errors=True)
             assert killable.run_and_kill(words, at) == -signal.SIGKILL
