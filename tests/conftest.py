@@ -252,6 +252,12 @@ def running_spark(spark: SparkEngine) -> SparkEngine:
     return spark
 
 
+@pytest.fixture
+def no_starting_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a verification that misses a file not wait for a broker that may be starting."""
+    monkeypatch.setattr("kdump.jobs.verify.verify._START_S", 0.0)
+
+
 @pytest.fixture(scope="session")
 def empty_workspace(tmp_path_factory: pytest.TempPathFactory) -> VirtualDirectory:
     """Return an empty virtual directory."""

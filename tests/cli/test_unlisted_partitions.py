@@ -77,6 +77,7 @@ def said_by(outcome: Outcome) -> str:
     return (outcome.stdout + outcome.stderr).decode()
 
 
+@pytest.mark.usefixtures("no_starting_broker")
 @pytest.mark.parametrize("args", COMMANDS, ids=" ".join)
 def test_a_partition_that_cannot_be_listed_is_an_error(node: Path, args: tuple[str, ...]) -> None:
     outcome = run_kdump(args, node)

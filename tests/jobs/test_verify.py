@@ -204,6 +204,7 @@ def test_leftover_files_and_their_outcomes_are_reported(crash: tuple[Path, Path]
     assert not leftover
 
 
+@pytest.mark.usefixtures("no_starting_broker")
 def test_what_only_the_loading_cannot_read_is_a_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

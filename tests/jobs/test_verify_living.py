@@ -138,6 +138,7 @@ def test_a_disk_that_is_unmounted_meanwhile_is_not_valid(
     assert ended_early > 10
 
 
+@pytest.mark.usefixtures("no_starting_broker")
 def test_read_as_stopped_the_same_directory_has_findings(quick_path: Path) -> None:
     broker = SimulatedBroker(quick_path / "log", 1)
     broker.steps(300)
