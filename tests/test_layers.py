@@ -107,7 +107,12 @@ def imports_of(path: Path) -> Iterator[Import]:
 
 
 MODULES: Final = tuple(sorted(PACKAGE.rglob("*.py")))
-IMPORTS: Final = tuple(found for path in MODULES for found in imports_of(path))
+
+
+@functools.cache
+def imports() -> tuple[Import, ...]:
+    """Return the imports of all modules; each process that only collects tests needs none."""
+    return tuple(found for path in MODULES for found in imports_of(path))
 
 
 def listing(offences: Iterator[Import]) -> list[str]:
@@ -145,7 +150,7 @@ def test_the_architecture_page_names_every_module_outside_the_rooms() -> None:
 def test_a_room_imports_only_from_the_floors_below(room: str) -> None:
     assert not listing(
         found
-        for found in IMPORTS
+        for found in imports()
         if found.room == room
         and found.imported_room not in ("", room)
         and FLOOR_OF[found.imported_room] >= FLOOR_OF[room]
@@ -162,7 +167,7 @@ def test_a_floor_of_the_command_line_imports_only_from_those_below(floor: str) -
     above = FLOORS_OF_THE_COMMAND_LINE[number + 1 :]
     assert not listing(
         found
-        for found in IMPORTS
+        for found in imports()
         if found.path.is_relative_to(PACKAGE / "cli" / floor)
         and any(found.name.startswith(f"kdump.cli.{other}.") for other in above)
     )
@@ -172,7 +177,7 @@ def test_no_command_imports_another() -> None:
     """A part of a command, such as ``_metadata_plan``, has an underscore before its name."""
     assert not listing(
         found
-        for found in IMPORTS
+        for found in imports()
         if found.path.is_relative_to(PACKAGE / "cli" / "commands")
         and found.name.startswith("kdump.cli.commands.")
         and not found.name.startswith(f"kdump.cli.commands._{found.path.stem}_")
@@ -187,7 +192,7 @@ def module_of(path: Path) -> str:
 def test_no_modules_import_each_other_in_a_circle() -> None:
     names = {module_of(path) for path in MODULES}
     graph: dict[str, set[str]] = {name: set() for name in names}
-    for found in IMPORTS:
+    for found in imports():
         imported = found.name if found.name in names else found.name.rpartition(".")[0]
         if imported in names:
             graph[module_of(found.path)].add(imported)
@@ -206,27 +211,25 @@ def has_an_engine(path: Path) -> bool:
     return any({"run", "shuffle"} <= names for names in methods) and path.stem != "engine"
 
 
-IMPLEMENTATIONS: Final = {
-    module_of(path) for path in (PACKAGE / "engine").glob("*.py") if has_an_engine(path)
-}
 READ_BY_ENGINE: Final = {"storage", "formats", "processes", "scan", "log"}
 """Rooms that splitting a segment needs; none of them has rules of Kafka's."""
 
 
 def test_only_the_choice_of_an_engine_knows_the_engines() -> None:
+    engines = {module_of(path) for path in (PACKAGE / "engine").glob("*.py") if has_an_engine(path)}
     importing = {
         module_of(found.path)
-        for found in IMPORTS
-        if found.name.rpartition(".")[0] in IMPLEMENTATIONS or found.name in IMPLEMENTATIONS
+        for found in imports()
+        if found.name.rpartition(".")[0] in engines or found.name in engines
     }
-    assert {"kdump.engine.local", "kdump.engine.spark"} <= IMPLEMENTATIONS
+    assert {"kdump.engine.local", "kdump.engine.spark"} <= engines
     assert importing == {"kdump.engine.engine_choice"}
 
 
 def test_engines_do_not_import_kafkas_rules() -> None:
     assert not listing(
         found
-        for found in IMPORTS
+        for found in imports()
         if found.room == "engine" and found.imported_room not in {"", "engine", *READ_BY_ENGINE}
     )
 
@@ -257,21 +260,21 @@ def test_no_public_class_name_is_used_twice() -> None:
 def test_only_the_entry_point_and_public_interface_use_the_rooms_from_outside() -> None:
     assert not listing(
         found
-        for found in IMPORTS
+        for found in imports()
         if not found.room and found.imported_room and found.path.name not in ABOVE_THE_ROOMS
     )
 
 
 def test_no_room_uses_the_public_interface() -> None:
     assert not listing(
-        found for found in IMPORTS if found.room and found.name.startswith("kdump.api")
+        found for found in imports() if found.room and found.name.startswith("kdump.api")
     )
 
 
 def test_formats_do_not_import_the_wording_of_failures() -> None:
     assert not listing(
         found
-        for found in IMPORTS
+        for found in imports()
         if found.room == "formats" and found.name.startswith("kdump.errors")
     )
 
@@ -280,7 +283,9 @@ def test_formats_import_only_pure_modules_and_codecs() -> None:
     others = {"kdump", "msgspec", "numpy"}
     allowed = (sys.stdlib_module_names - TOUCHES_THE_SYSTEM) | CODECS | others
     assert not listing(
-        found for found in IMPORTS if found.room == "formats" and found.distribution not in allowed
+        found
+        for found in imports()
+        if found.room == "formats" and found.distribution not in allowed
     )
 
 
@@ -403,14 +408,14 @@ def test_modules_that_may_use_the_disk_do(name: str) -> None:
 @pytest.mark.parametrize("distribution", ["click", "prompt_toolkit", "rich"])
 def test_only_the_command_line_uses_terminals(distribution: str) -> None:
     assert not listing(
-        found for found in IMPORTS if found.room != "cli" and found.distribution == distribution
+        found for found in imports() if found.room != "cli" and found.distribution == distribution
     )
 
 
 def test_only_engine_and_pipeline_import_spark_and_only_when_a_job_begins() -> None:
     assert not listing(
         found
-        for found in IMPORTS
+        for found in imports()
         if found.distribution in {"pyspark", "py4j"}
         and not (found.room in {"engine", "pipeline"} and found.inside_function)
     )

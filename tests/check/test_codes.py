@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,6 @@ from kdump.check.findings import Severity
 from kdump.check.invariants import INVARIANTS, Invariant, Remedy
 
 PACKAGE: Final = Path(kdump.__file__).parent
-TREES: Final = {
-    str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8"))
-    for path in PACKAGE.rglob("*.py")
-}
 NAMES: Final = {
     name: found.code for name, found in vars(invariants).items() if isinstance(found, Invariant)
 }
@@ -33,10 +30,19 @@ IN_TWO_MODULES: Final = {
 """Codes that are checked in two places."""
 
 
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """Return the syntax trees of kdump's modules; a process that only collects tests needs none."""
+    return {
+        str(path.relative_to(PACKAGE)): ast.parse(path.read_text(encoding="utf-8"))
+        for path in PACKAGE.rglob("*.py")
+    }
+
+
 def modules_by_code() -> dict[str, set[str]]:
     """Return the modules of checks that can make a finding of each code."""
     found: dict[str, set[str]] = defaultdict(set)
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if not path.startswith(("check/", "jobs/")) or path == "check/invariants.py":
             continue
         is_imported = {
@@ -80,7 +86,7 @@ def test_each_code_is_checked_in_one_module() -> None:
 def test_a_finding_is_made_from_the_table_only() -> None:
     making = {
         path
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
@@ -92,7 +98,7 @@ def test_a_finding_is_made_from_the_table_only() -> None:
 def test_nothing_is_decided_by_the_words_of_a_message() -> None:
     deciding = [
         f"{path}:{node.lineno}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if path.startswith(("broker/", "check/", "jobs/", "log/", "repair/"))
         for node in ast.walk(tree)
         if isinstance(node, ast.expr) and decides_by_words(node)
