@@ -89,9 +89,7 @@ def test_a_cluster_says_what_it_said_at_the_moment(
     cluster_disks: ClusterDisks, cluster_jvms: ClusterJvms, case_folder: Path, is_killed: bool
 ) -> None:
     folder = cluster_disks.copy(CLEAN, case_folder / "case")
-    # By then, all partitions have a leader: a coordinator leaves out those that have none.
-    aborts = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "8000"}
-    cluster = KraftCluster(cluster_jvms, folder, cluster_disks.nodes, properties=aborts)
+    cluster = KraftCluster(cluster_jvms, folder, cluster_disks.nodes)
     log_dirs = cluster.log_dirs()
     try:
         cluster.start()
@@ -115,6 +113,10 @@ def test_a_cluster_says_what_it_said_at_the_moment(
     undo_and_repeat(log_dirs, before, moment_ms)
     for each in log_dirs:
         kdump("verify", each, status=0)
+    # Not before: the transaction is open for as long as it takes to ask for the state.
+    # By then, all partitions have a leader: a coordinator leaves out those that have none.
+    aborts = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "8000"}
+    cluster = KraftCluster(cluster_jvms, folder, cluster_disks.nodes, properties=aborts)
     with cluster.running() as clients:
         clients.wait_for_replicas()
         after = clients.describe([*GROUPS, GROUP])
