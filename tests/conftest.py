@@ -15,6 +15,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from builders import archives, kafka_jars, suite_parts
+from builders.class_archives import archived
 from builders.loading import LoaderServer
 from builders.lock_holder import held_elsewhere
 from builders.memory import in_memory, temporary_files_in_memory
@@ -156,7 +157,7 @@ def kafka_classpath(repository_root: Path, testrun_uid: str) -> str:
 @pytest.fixture(scope="session")
 def java_classpath(kafka_classpath: str, repository_root: Path, testrun_uid: str) -> str:
     """Return the classpath of ``tests/java/src/*.java``, compiled, followed by Kafka's."""
-    return _or_skip(kafka_jars.programs_classpath, repository_root, testrun_uid)
+    return archived(_or_skip(kafka_jars.programs_classpath, repository_root, testrun_uid))
 
 
 @pytest.fixture(scope="session")
@@ -168,7 +169,7 @@ def newest_kafka_jars(repository_root: Path, testrun_uid: str) -> Path:
 @pytest.fixture(scope="session")
 def newest_classpath(repository_root: Path, testrun_uid: str) -> str:
     """Return the classpath of the programs that run brokers and clusters, of the newest Kafka."""
-    return _or_skip(kafka_jars.newest_cluster_classpath, repository_root, testrun_uid)
+    return archived(_or_skip(kafka_jars.newest_cluster_classpath, repository_root, testrun_uid))
 
 
 @pytest.fixture(scope="session")

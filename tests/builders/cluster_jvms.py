@@ -29,13 +29,15 @@ ON_BOTH_KAFKAS: Final = pytest.mark.parametrize(
 class ClusterJvm(JavaServer):
     """The server ``tests/java/src/ClusterHost.java``."""
 
-    def __init__(self, classpath: str, log: Path, heap: str, patience_s: int) -> None:
+    def __init__(
+        self, classpath: str, log: Path, heap: str, patience_s: int, *options: str
+    ) -> None:
         self.log = log
         super().__init__(
             classpath,
             "ClusterHost",
             f"-Xmx{heap}",
-            "-Xshare:auto",
+            *options,
             f"-Dpatience={patience_s}",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",

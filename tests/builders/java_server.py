@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Final, Self
+
+_QUIET: Final = (
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+    "-Xlog:cds=off",
+    "-Xlog:cds+dynamic=off",
+)
+"""What a JVM says of an archive does not matter, and would be among the answers."""
+
+
+def archive_of(classpath: str) -> Path:
+    """Return where the archive of a classpath's classes is (:mod:`builders.class_archives`)."""
+    programs = Path(classpath.partition(os.pathsep)[0]).parent
+    return programs.with_name(f"{programs.name}-archive") / "classes.jsa"
+
+
+def start_options(classpath: str) -> list[str]:
+    """Return the options with which a JVM uses the archive of its classes, if there is one.
+
+    A path without a file would keep it from using the archive of Java's own classes.
+    """
+    archive = archive_of(classpath)
+    used = [f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else []
+    return [*_QUIET, *used]
 
 
 class JavaServer:
@@ -26,6 +51,7 @@ class JavaServer:
                 "java",
                 "-XX:+UseSerialGC",
                 "-XX:TieredStopAtLevel=1",
+                *start_options(classpath),
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
                 *options,
                 "-cp",
@@ -61,6 +87,11 @@ class JavaServer:
         if self._process.poll() is not None:
             raise self.ended()
         return said
+
+    @property
+    def exit_status(self) -> int | None:
+        """The exit status of a JVM whose context has ended; negative if a signal killed it."""
+        return self._process.returncode
 
     def kill(self) -> None:
         """End the JVM as ``kill -9`` does."""

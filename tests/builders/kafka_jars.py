@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,7 @@ _POM: Final = _ROOT / "tests" / "java" / "pom.xml"
 NEWEST_POM: Final = _ROOT / "tests" / "java" / "newest" / "pom.xml"
 _SOURCES: Final = _ROOT / "tests" / "java" / "src"
 _BUILD: Final = _ROOT / "build"
+_PROGRAMS: Final = "programs.jar"
 
 
 class ReferenceUnavailable(Exception):
@@ -110,12 +112,16 @@ def _compiled(name: str, jars: str, sources: Sequence[Path], pom: Path) -> str:
 
     def compile_into(folder: Path) -> None:
         options = ["-encoding", "UTF-8", "-Xlint:all,-processing", "-cp", jars]
-        failure = _failure_of("javac", *options, "-d", folder, *sources)
-        if failure:
-            raise CompilationFailed(failure)
+        with tempfile.TemporaryDirectory() as classes:
+            failure = _failure_of("javac", *options, "-d", classes, *sources)
+            if failure:
+                raise CompilationFailed(failure)
+            # No archive of a JVM has classes of a directory.
+            pack = ("jar", "--create", "--no-compress", "--file", folder / _PROGRAMS)
+            subprocess.run([*pack, "-C", classes, "."], check=True)
 
-    classes = made_once(_BUILD / name, digest.hexdigest(), compile_into)
-    return f"{classes}{os.pathsep}{jars}"
+    classes = made_once(_BUILD / name, f"{digest.hexdigest()} {_PROGRAMS}", compile_into)
+    return f"{classes / _PROGRAMS}{os.pathsep}{jars}"
 
 
 def _require_java() -> None:
