@@ -15,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 from typing import Final
 
-from archive import write_archive
+from archive import CompressedFiles, write_archive
 from downloads import other_system
 from files import compile_modules, copy, programs_in
 from hatch_build import compile_library, roff_of
@@ -87,6 +88,21 @@ def system_for(machine: str) -> Iterator[System]:
         yield other_system(machine, DOWNLOADS, Path(work).resolve())
 
 
+def make_bundle(system: System, work: Path) -> Path:
+    """Make the bundle for a machine as a folder in another; return it.
+
+    Raises:
+        BundleError: something that it needs is missing here.
+    """
+    launcher = work / f"launcher-{system.machine}"
+    source = Path(__file__).with_name("launcher.c")
+    output_of(system.tool("gcc"), *LAUNCHER_OPTIONS, "-o", launcher, source)
+    folder = work / f"kdump-{kdump_version()}-linux-{system.machine}"
+    folder.mkdir()
+    _fill_bundle(folder, launcher, system)
+    return folder
+
+
 def write_bundle(system: System, target: Path) -> tuple[Path, int]:
     """Make the bundle for a machine as an archive in a folder, and its checksum beside it.
 
@@ -97,23 +113,17 @@ def write_bundle(system: System, target: Path) -> tuple[Path, int]:
         BundleError: something that it needs is missing here.
     """
     target.mkdir(parents=True, exist_ok=True)
-    name = f"kdump-{kdump_version()}-linux-{system.machine}"
     with tempfile.TemporaryDirectory(prefix="unfinished-", dir=target) as made:
-        launcher = Path(made) / "launcher"
-        source = Path(__file__).with_name("launcher.c")
-        output_of(system.tool("gcc"), *LAUNCHER_OPTIONS, "-o", launcher, source)
-        folder = Path(made) / name
-        folder.mkdir()
-        _make_bundle(folder, launcher, system)
+        folder = make_bundle(system, Path(made))
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        archive = Path(made) / f"{name}.tar.gz"
-        checksum = write_archive(folder, archive, commit_time_s())
+        archive = Path(made) / f"{folder.name}.tar.gz"
+        checksum = write_archive(folder, archive, commit_time_s(), CompressedFiles())
         for path in (archive, checksum):
             path.replace(target / path.name)
     return target / archive.name, size
 
 
-def _make_bundle(folder: Path, launcher: Path, system: System) -> None:
+def _fill_bundle(folder: Path, launcher: Path, system: System) -> None:
     """Fill an empty folder with the bundle."""
     libraries = folder / "lib" / "kdump"
     packages = distributions(system.site_packages, system.machine)
@@ -189,16 +199,26 @@ def _write_manual(folder: Path) -> None:
     pages = folder / "share" / "man" / "man1"
     pages.mkdir(parents=True)
     for page in sorted((ROOT / "man").glob("*.rst")):
-        (pages / f"{page.stem}.1").write_text(roff_of(page), encoding="utf-8")
+        (pages / f"{page.stem}.1").write_text(_roff(page), encoding="utf-8")
+
+
+@cache
+def _roff(page: Path) -> str:
+    """A manual page; it is the same for all machines."""
+    return roff_of(page)
+
+
+@cache
+def _completion(shell: str) -> str:
+    """The completion of a shell, by this machine's kdump: another's does not run here."""
+    return output_of(sys.executable, "-m", "kdump", "completion", shell)
 
 
 def _write_completions(folder: Path) -> None:
     for shell, name in SHELLS.items():
-        # The bundle of another machine does not run here.
-        script = output_of(sys.executable, "-m", "kdump", "completion", shell)
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(script, encoding="utf-8")
+        path.write_text(_completion(shell), encoding="utf-8")
 
 
 def _system_licences(folder: Path, files: Iterable[Path], system: System) -> set[str]:

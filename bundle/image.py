@@ -8,7 +8,6 @@ without rights. Layers that images share have the same bytes, so that a registry
 from __future__ import annotations
 
 import datetime as dt
-import gzip
 import hashlib
 import io
 import json
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from archive import add_folder
+from archive import LEVEL, CompressedFiles, PackedTar, add_folder, write_tar
 
 OWNER: Final = 65532
 """Nobody's: the owner of the log directory is given when the container is run."""
@@ -26,7 +25,6 @@ HOME: Final = "/opt/kdump"
 """Where the bundle is in an image."""
 
 _TYPE: Final = "application/vnd.oci.image"
-_LEVEL: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,9 @@ class ArchitectureImage:
     environment: Mapping[str, str]
 
 
-def write_layer(folder: Path, add: Callable[[tarfile.TarFile], None], level: int = _LEVEL) -> Layer:
+def write_layer(
+    folder: Path, add: Callable[[tarfile.TarFile, PackedTar], None], level: int = LEVEL
+) -> Layer:
     """Write a layer into a folder.
 
     Args:
@@ -68,63 +68,35 @@ def write_layer(folder: Path, add: Callable[[tarfile.TarFile], None], level: int
     """
     unfinished = folder / "unfinished"
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        unfinished.open("wb") as file,
-        gzip.GzipFile("", "wb", level, file, mtime=0) as packed,
-    ):
-        hashing = _Hashing(packed)
-        with tarfile.open(fileobj=hashing, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            add(archive)
+    content_digest = write_tar(unfinished, add, level)
     with unfinished.open("rb") as written:
         digest = hashlib.file_digest(written, "sha256").hexdigest()
     blob = unfinished.replace(folder / digest)
-    return Layer(blob, digest, hashing.digest.hexdigest())
+    return Layer(blob, digest, content_digest)
 
 
-class _Hashing(io.RawIOBase):
-    """Passes on what is written, and hashes it."""
-
-    def __init__(self, target: gzip.GzipFile) -> None:
-        self._target = target
-        self._size = 0
-        self.digest = hashlib.sha256()
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        self._size += len(data)
-        return self._target.write(data)
-
-    def tell(self) -> int:
-        return self._size
-
-    def writable(self) -> bool:
-        return True
-
-
-def add_bundle(archive: tarfile.TarFile, bundle: Path, time_s: int) -> None:
+def add_bundle(
+    archive: tarfile.TarFile, packed: PackedTar, bundle: Path, time_s: int, files: CompressedFiles
+) -> None:
     """Add a bundle, and the empty folders of the image.
 
     Args:
         archive: the layer, open for writing.
-        bundle: the archive of the bundle.
+        packed: what it writes to.
+        bundle: the folder of the bundle.
         time_s: the time of all files.
+        files: what the archive of the bundle has compressed.
     """
     for name, mode in (("data", 0o755), ("opt", 0o755), ("tmp", 0o1777)):
         member = tarfile.TarInfo(name)
         member.type, member.mode, member.mtime = tarfile.DIRTYPE, mode, time_s
         archive.addfile(member)
-    with tarfile.open(bundle) as opened:
-        for member in opened:
-            _, slash, rest = member.name.partition("/")
-            # Long names are in these headers too.
-            member.pax_headers = {}
-            member.name = f"{HOME.lstrip('/')}{slash}{rest}"
-            archive.addfile(member, opened.extractfile(member) if member.isreg() else None)
+    add_folder(archive, packed, bundle, f"{HOME.lstrip('/')}/", time_s, files)
 
 
-def add_root(archive: tarfile.TarFile, folder: Path, time_s: int) -> None:
+def add_root(archive: tarfile.TarFile, packed: PackedTar, folder: Path, time_s: int) -> None:
     """Add what is in a folder, which is the root of the layer."""
-    add_folder(archive, folder, "", time_s)
+    add_folder(archive, packed, folder, "", time_s, CompressedFiles())
 
 
 def write_image(

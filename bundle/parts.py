@@ -8,11 +8,9 @@ import hashlib
 import io
 import platform
 import re
-import tarfile
-import tempfile
 import uuid
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -24,7 +22,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from bundle import is_of_own_python
-from files import is_program
+from files import is_program, programs_in
 from shared_libraries import loader_and_libraries, system_package
 from spark import USERS, java_home, spark_packages
 from system import System
@@ -35,7 +33,6 @@ _LOADER: Final = "kdump"
 """The name of the loader in the bundle."""
 _LAUNCHERS: Final = frozenset({"bin/kdump", "lib/kdump/python"})
 _SITE_PACKAGES: Final = re.compile(r"lib/kdump/lib/[^/]+/site-packages/")
-_METADATA: Final = re.compile(_SITE_PACKAGES.pattern + r"[^/]+\.dist-info/METADATA")
 _POM: Final = re.compile(r"META-INF/maven/[^/]+/[^/]+/pom\.properties")
 _PROPERTY: Final = re.compile(r"^(\w+)=(\S+)", re.MULTILINE)
 _SOURCE_RPM: Final = re.compile(r"(?P<name>.+)-(?P<version>[^-]+-[^-]+)\.src\.rpm")
@@ -58,11 +55,12 @@ class _File:
         return self.content.startswith(_ELF)
 
 
-def parts_of_bundle(archive: Path, system: System, version: str, time_s: int) -> str:
+def parts_of_bundle(archive: Path, folder: Path, system: System, version: str, time_s: int) -> str:
     """The parts of the bundle: Python, packages, libraries of its machine, and their programs.
 
     Args:
         archive: the bundle; the container image has the same files.
+        folder: what is in it.
         system: the machine that it was made for.
         version: of kdump.
         time_s: the time of the list.
@@ -71,16 +69,16 @@ def parts_of_bundle(archive: Path, system: System, version: str, time_s: int) ->
         BundleError: a shared library of the bundle is not on that machine, or belongs to nothing.
     """
     own = _application(archive, version)
-    return _written(own, _parts_of_bundle(archive, system, own).values(), archive, time_s)
+    return _written(own, _parts_of_bundle(folder, system, own).values(), archive, time_s)
 
 
 def parts_of_spark(
-    archive: Path, image: Path, roots: Iterable[Path], system: System, version: str, time_s: int
+    bundle: Path, image: Path, roots: Iterable[Path], system: System, version: str, time_s: int
 ) -> str:
     """The parts of the image with Spark for one kind of machine.
 
     Args:
-        archive: the bundle in it.
+        bundle: the folder of the bundle in it.
         image: the archive of the image.
         roots: the folders with what else is in it.
         system: the machine that it is for.
@@ -91,7 +89,7 @@ def parts_of_spark(
         BundleError: as :func:`parts_of_bundle`.
     """
     own = _application(image, version)
-    parts = _parts_of_bundle(archive, system, own)
+    parts = _parts_of_bundle(bundle, system, own)
     for each in spark_packages():
         name = each.name.lower()
         parts[name] = _component(PackageURL("pypi", name=name, version=each.version))
@@ -114,22 +112,17 @@ def parts_of_spark(
     return _written(own, parts.values(), image, time_s, f"#{system.architecture}")
 
 
-def _parts_of_bundle(archive: Path, system: System, own: Component) -> dict[str, Component]:
+def _parts_of_bundle(folder: Path, system: System, own: Component) -> dict[str, Component]:
     """The parts of a bundle by their names or URLs; programs of kdump are added to its own."""
-    with tarfile.open(archive) as opened:
-        files = list(_files_of_tar(opened))
-        with tempfile.TemporaryDirectory() as folder:
-            opened.extractall(folder, filter="data")
-            (root,) = Path(folder).iterdir()
-            libraries = _libraries(root, system)
+    libraries = _libraries(folder, system)
     parts = {"python": _component(_python_url(system))}
-    for each in files:
-        if _METADATA.fullmatch(each.name):
-            package = email.parser.BytesHeaderParser().parsebytes(each.content)
-            name = package["Name"].lower()
-            parts[name] = _component(PackageURL("pypi", name=name, version=package["Version"]))
+    for path in sorted(folder.glob("lib/kdump/lib/*/site-packages/*.dist-info/METADATA")):
+        package = email.parser.BytesHeaderParser().parsebytes(path.read_bytes())
+        name = package["Name"].lower()
+        parts[name] = _component(PackageURL("pypi", name=name, version=package["Version"]))
     owners = _owners(system)
-    for each in filter(lambda each: each.is_program, files):
+    for path in programs_in(folder):
+        each = _File(str(path.relative_to(folder)), path.read_bytes())
         in_site_packages = _SITE_PACKAGES.sub("", each.name)
         if each.name in _LAUNCHERS or in_site_packages.startswith("kdump/"):
             own.components.add(_program(each))
@@ -166,15 +159,8 @@ def parts_of_wheel(wheel: Path, version: str, time_s: int) -> str:
     return _written(own, (), wheel, time_s)
 
 
-def _files_of_tar(archive: tarfile.TarFile) -> Iterator[_File]:
-    for member in archive:
-        content = archive.extractfile(member) if member.isreg() else None
-        if content is not None:
-            yield _File(member.name.partition("/")[2], content.read())
-
-
 def _libraries(root: Path, system: System) -> dict[str, Component]:
-    """The source packages of a machine's libraries in an unpacked bundle, by the library's name.
+    """The source packages of a machine's libraries in a bundle's folder, by the library's name.
 
     Libraries of a Python that is not the distribution's are left out: they are Python's.
     """

@@ -22,8 +22,8 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Final
 
-from archive import checksum_line
-from bundle import DOWNLOADS, ROOT, commit_time_s, kdump_version, system_for, write_bundle
+from archive import CompressedFiles, checksum_line, write_archive
+from bundle import DOWNLOADS, ROOT, commit_time_s, kdump_version, make_bundle, system_for
 from downloads import checksums
 from image import ArchitectureImage, Layer, add_bundle, add_root, write_image, write_layer
 from parts import parts_of_bundle, parts_of_spark, parts_of_wheel
@@ -44,7 +44,7 @@ class _Made:
     """What was made for a kind of machine.
 
     Attributes:
-        bundle: the archive.
+        bundle: the folder with it.
         layer: the same as a layer of images.
     """
 
@@ -75,12 +75,12 @@ def make_release(folder: Path, machines: Sequence[str], *, has_spark: bool) -> l
             try:
                 system = stack.enter_context(system_for(machine))
                 _build_compiled_wheel(folder, system, time_s)
-                made.append(_make_bundle(folder, work / "layers", system))
+                made.append(_make_bundle(folder, work, system))
             except (BundleError, PackageNotFoundError) as problem:
                 if machine == this_system().machine:
                     raise
-                for wheel in folder.glob(f"*_{machine}.whl"):
-                    wheel.unlink()
+                for unfinished in folder.glob(f"*{machine}*"):
+                    unfinished.unlink()
                 missing.append(f"nothing for {machine}: {problem}")
         plain = [
             ArchitectureImage(each.system.architecture, (each.layer,), _ENVIRONMENT)
@@ -100,17 +100,20 @@ def make_release(folder: Path, machines: Sequence[str], *, has_spark: bool) -> l
     return missing
 
 
-def _make_bundle(folder: Path, layers: Path, system: System) -> _Made:
+def _make_bundle(folder: Path, work: Path, system: System) -> _Made:
     time_s = commit_time_s()
-    bundle, _ = write_bundle(system, folder)
+    bundle = make_bundle(system, work)
+    name = bundle.name
+    archive = folder / f"{name}.tar.gz"
+    files = CompressedFiles()
     # The checksum is among those of all files.
-    bundle.with_name(f"{bundle.name}.sha256").unlink()
-    name = bundle.name.removesuffix(".tar.gz")
-    _write_parts(folder, name, parts_of_bundle(bundle, system, kdump_version(), time_s))
+    write_archive(bundle, archive, time_s, files).unlink()
+    _write_parts(folder, name, parts_of_bundle(archive, bundle, system, kdump_version(), time_s))
     if not system.is_this:
         listed = checksums(system.machine, DOWNLOADS)
         (folder / f"{name}.downloads.sha256").write_text(listed, encoding="utf-8")
-    layer = write_layer(layers, partial(add_bundle, bundle=bundle, time_s=time_s))
+    add = partial(add_bundle, bundle=bundle, time_s=time_s, files=files)
+    layer = write_layer(work / "layers", add)
     return _Made(system, bundle, layer)
 
 
