@@ -19,6 +19,7 @@ from builders.class_archives import archived
 from builders.loading import LoaderServer
 from builders.lock_holder import held_elsewhere
 from builders.memory import in_memory, temporary_files_in_memory
+from builders.releases import THIS, make_release
 from kdump.engine.spark import SparkEngine
 from kdump.log.lock_holders import forget_holders
 from kdump.storage.local_disk import local
@@ -257,6 +258,13 @@ def running_spark(spark: SparkEngine) -> SparkEngine:
 def no_starting_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a verification that misses a file not wait for a broker that may be starting."""
     monkeypatch.setattr("kdump.jobs.verify.verify._START_S", 0.0)
+
+
+@pytest.fixture(scope="session")
+def machine_release(repository_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a release for this machine only, with the image with Spark."""
+    target = tmp_path_factory.mktemp("machine") / "made"
+    return make_release(repository_root, target, "--machine", THIS)
 
 
 @pytest.fixture(scope="session")

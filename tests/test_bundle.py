@@ -19,33 +19,15 @@ import pytest
 from builders.empty_roots import in_empty_root, require_namespaces
 from builders.in_process import run_kdump
 from builders.mounts import mounted
+from builders.releases import THIS, only
 from kdump.cli.command_group import command_names
 
 pytestmark = pytest.mark.soak
 
-TOOLS: Final = ("cc", "readelf", "strip")
 COMPACTED: Final = "crash-compact"
 USERS: Final = {"root of the namespace": "0", "another user": "1000"}
 ONLY_FOR_SPARK: Final = {"prompt_toolkit", "py4j", "pyspark"}
 LEFT_OUT: Final = ONLY_FOR_SPARK | {"botocore", "hdfs_native"}
-
-
-def make(root: Path, target: Path) -> Path:
-    """Make the bundle; return the archive."""
-    missing = [each for each in TOOLS if shutil.which(each) is None]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} is not on the PATH")
-    done = subprocess.run(
-        [sys.executable, root / "bundle" / "bundle.py", target],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "make the bundle on a machine with glibc" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    (archive,) = target.glob("kdump-*.tar.gz")
-    return archive
 
 
 def test_asking_for_help_makes_nothing(repository_root: Path, tmp_path: Path) -> None:
@@ -56,8 +38,8 @@ def test_asking_for_help_makes_nothing(repository_root: Path, tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def archive(repository_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(repository_root, tmp_path_factory.mktemp("bundle") / "made")
+def archive(machine_release: Path) -> Path:
+    return only(machine_release, f"kdump-*-{THIS}.tar.gz")
 
 
 @pytest.fixture(scope="module")
@@ -266,9 +248,60 @@ def test_it_has_no_spark_and_says_so(unpacked: Path, log_dir: Path) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_the_checksum_is_that_of_the_archive(archive: Path) -> None:
-    checksum = Path(f"{archive}.sha256").read_text()
-    assert checksum.split() == [hashlib.sha256(archive.read_bytes()).hexdigest(), archive.name]
+def test_it_is_written_with_its_checksum(repository_root: Path, tmp_path: Path) -> None:
+    program = """
+import bundle
+bundle._fill_bundle = lambda folder, launcher, system: (folder / "README").write_text("made")
+bundle.main()
+"""
+    subprocess.run(
+        [sys.executable, "-c", program, tmp_path],
+        env=os.environ | {"PYTHONPATH": f"{repository_root / 'bundle'}:{repository_root}"},
+        check=True,
+        capture_output=True,
+    )
+    archive, checksum = sorted(tmp_path.iterdir())
+    assert checksum.name == f"{archive.name}.sha256"
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert checksum.read_text() == f"{digest}  {archive.name}\n"
+    with tarfile.open(archive) as opened:
+        names = [member.name.partition("/")[2] for member in opened]
+    assert names == [".", "README"]
+
+
+def test_the_bytes_of_an_archive_depend_on_the_content_only(
+    repository_root: Path, tmp_path: Path
+) -> None:
+    program = """
+import archive, pathlib, sys
+at = pathlib.Path(sys.argv[1])
+files = archive.CompressedFiles()
+for name in ("first", "again"):
+    archive.write_archive(at / "kdump", at / f"{name}.tar.gz", 7, files)
+"""
+    large = bytes(range(256)) * 2000 + b"odd"
+    contents = {"small": b"text", "large": large, "last": b""}
+    changed = contents | {"large": large[:-1] + b"!"}
+    made = []
+    for at, files in enumerate((contents, dict(reversed(contents.items())), changed)):
+        folder = tmp_path / str(at) / "kdump"
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+            os.utime(folder / name, (at, at))
+        subprocess.run(
+            [sys.executable, "-c", program, folder.parent],
+            env=os.environ | {"PYTHONPATH": f"{repository_root / 'bundle'}"},
+            check=True,
+        )
+        first, again = (folder.parent / f"{name}.tar.gz" for name in ("first", "again"))
+        assert first.read_bytes() == again.read_bytes()
+        with tarfile.open(first) as opened:
+            opened.extractall(folder.parent / "unpacked", filter="data")
+        found = {path.name: path.read_bytes() for path in folder.parent.glob("unpacked/kdump/*")}
+        assert found == files
+        made.append(first.read_bytes())
+    assert made[0] == made[1] != made[2]
 
 
 # Where it runs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -28,35 +27,13 @@ from builders.containers import (
 from builders.empty_roots import in_empty_root, require_namespaces
 from builders.in_process import run_kdump
 from builders.log_directories import write_log_directory, write_partition
+from builders.releases import THIS, make_release, only
 from kdump.compiled.library import FILE_NAME
 
 pytestmark = pytest.mark.soak
 
-TOOLS: Final = ("cc", "readelf", "strip")
 MOST_BYTES_OF_IMAGE: Final = 100_000_000
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
-THIS: Final = platform.machine()
-SKIPPED: Final = "release: n"
-"""How lines begin that say what cannot be made here."""
-
-
-def make(repository_root: Path, target: Path, *options: str) -> Path:
-    """Make the release; return its folder."""
-    missing = [each for each in TOOLS if shutil.which(each) is None]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} is not on the PATH")
-    done = subprocess.run(
-        [sys.executable, repository_root / "bundle" / "release.py", *options, target],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if "make the bundle on a machine with glibc" in done.stderr:
-        pytest.skip(done.stderr)
-    assert done.returncode == 0, done.stderr
-    left_out = done.stderr.splitlines()
-    assert all(line.startswith(SKIPPED) for line in left_out if line.startswith("release:"))
-    return target
 
 
 @pytest.fixture(scope="module")
@@ -64,16 +41,10 @@ def release(repository_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     library = repository_root / "kdump" / "compiled" / FILE_NAME
     before = library.read_bytes() if library.exists() else None
     target = tmp_path_factory.mktemp("release") / "made"
-    made = make(repository_root, target, "--without-spark")
+    made = make_release(repository_root, target, "--without-spark")
     # kdump runs with it here.
     assert (library.read_bytes() if library.exists() else None) == before
     return made
-
-
-@pytest.fixture(scope="module")
-def spark_release(repository_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The release again, in another folder: for this machine only, with the image with Spark."""
-    return make(repository_root, tmp_path_factory.mktemp("spark") / "elsewhere", "--machine", THIS)
 
 
 @pytest.fixture
@@ -81,15 +52,6 @@ def log_dir(tmp_path: Path) -> Path:
     root = write_log_directory(tmp_path / "logs")
     write_partition(root / "orders-0", {0: b"".join(batches(2))})
     return root
-
-
-def only(release: Path, pattern: str) -> Path:
-    """The file of a pattern; skip the test if it cannot be made here."""
-    found = list(release.glob(pattern))
-    if not found and ("aarch64" in pattern or "spark" in pattern):
-        pytest.skip(f"{pattern} cannot be made here")
-    (path,) = found
-    return path
 
 
 def test_the_checksums_are_those_of_all_files(release: Path) -> None:
@@ -101,8 +63,8 @@ def test_the_checksums_are_those_of_all_files(release: Path) -> None:
     )
 
 
-def test_the_same_commit_makes_the_same_bytes(release: Path, spark_release: Path) -> None:
-    made = {line for line in checksums(spark_release) if "-image" not in line}
+def test_the_same_commit_makes_the_same_bytes(release: Path, machine_release: Path) -> None:
+    made = {line for line in checksums(machine_release) if "-image" not in line}
     assert len(made) >= 5
     assert made < set(checksums(release))
 
@@ -217,9 +179,9 @@ class TestParts:
         assert "lib/kdump/python.bin" in listed_files(parts["python3.11"])
         assert parts["python3.11"]["purl"].startswith("pkg:deb/debian/python3.11@3.11.")
 
-    def test_the_image_with_spark_has_one(self, spark_release: Path) -> None:
+    def test_the_image_with_spark_has_one(self, machine_release: Path) -> None:
         architecture = ARCHITECTURES[THIS]
-        text = only(spark_release, f"kdump-*-spark-image-{architecture}.cdx.json").read_text()
+        text = only(machine_release, f"kdump-*-spark-image-{architecture}.cdx.json").read_text()
         assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
         parts = {each["name"]: each for each in json.loads(text)["components"]}
         assert {"pyspark", "py4j", "numpy", "jackson-databind"} < parts.keys()
@@ -351,11 +313,11 @@ def without_time(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def spark_root(
-    spark_release: Path, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
+    machine_release: Path, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The file system of the image for this machine, with a log directory."""
     require_umoci()
-    image = only(spark_release, "kdump-*-spark-image.tar")
+    image = only(machine_release, "kdump-*-spark-image.tar")
     root = unpack(image, ARCHITECTURES[THIS], tmp_path_factory.mktemp("spark"))
     for name in ("proc", "dev"):
         (root / name).mkdir()
@@ -366,8 +328,8 @@ def spark_root(
 
 
 @pytest.fixture(scope="module")
-def environment(spark_release: Path) -> dict[str, str]:
-    image = only(spark_release, "kdump-*-spark-image.tar")
+def environment(machine_release: Path) -> dict[str, str]:
+    image = only(machine_release, "kdump-*-spark-image.tar")
     config = config_of(image, ARCHITECTURES[THIS])
     return dict(each.split("=", 1) for each in config["Env"])
 

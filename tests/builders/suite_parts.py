@@ -41,7 +41,7 @@ NEEDS_KAFKA: Final = frozenset(
 )
 NEEDS_SPARK: Final = frozenset({"running_spark", "spark"})
 
-SHARED: Final = ("broker_host", "cluster_disks", "loader_server", "spark")
+SHARED: Final = ("broker_host", "cluster_disks", "loader_server", "machine_release", "spark")
 """Session fixtures that take seconds to set up, and that tests of several files use."""
 
 LONGEST: Final = (
@@ -50,7 +50,7 @@ LONGEST: Final = (
     "tests/cluster/test_readers_beside_broker.py",
     "cluster_disks",
     "tests/pipeline/test_places_in_spark.py",
-    "tests/test_release.py",
+    "machine_release",
     "tests/engine/test_spark_standalone.py",
     "spark",
     "tests/cli/test_restored_moments.py",
@@ -64,7 +64,6 @@ LONGEST: Final = (
     "tests/cli/test_wrecked_disks.py",
     "tests/cli/test_memory_of_partitions.py",
     "tests/cluster/test_backup_beside_broker.py",
-    "tests/test_bundle.py",
 )
 """Groups of tests that take minutes in a part of the suite, the longest first."""
 
