@@ -18,6 +18,7 @@ from typing import Final
 
 from archive import checksum_line
 from shared_libraries import OLDEST_C_LIBRARY, BundleError, output_of
+from spark import JAVA
 from system import ARCHITECTURES, System, this_system, version_folder
 from wheels import distributions
 
@@ -30,7 +31,7 @@ _NEEDED: Final = (
     "base-files",
     # Of the image with Spark.
     "coreutils",
-    "openjdk-17-jre-headless",
+    JAVA,
 )
 _KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _OLDEST_TAG: Final = 17
@@ -169,10 +170,18 @@ def _get(machine: str, packages: list[str], target: Path) -> None:
     }
     options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
     output_of("apt-get", *options, "--quiet", "update", "--error-on=any")
-    output_of("apt-get", *options, "--quiet", "--yes", "--download-only", "install", *packages)
+    # Later versions of Debian do not have it; only the image with Spark needs it.
+    found = [each for each in packages if each != JAVA or _is_known(each, options)]
+    output_of("apt-get", *options, "--quiet", "--yes", "--download-only", "install", *found)
     for package in sorted((state / "cache" / "archives").glob("*.deb")):
         package.rename(target / package.name)
     shutil.rmtree(state)
+
+
+def _is_known(package: str, options: list[str]) -> bool:
+    """Whether the distribution has a package; the lists of packages were downloaded before."""
+    # It also knows packages that others only refer to.
+    return output_of("apt-cache", *options, "madison", package).strip() != ""
 
 
 def _sources() -> str:

@@ -106,6 +106,41 @@ def test_the_plugin_of_kubectl_can_be_run(release: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize("answer", ["", "openjdk-17-jre-headless | 17.0.1-1 | somewhere"])
+def test_another_machine_needs_java_only_where_the_distribution_has_it(
+    answer: str, repository_root: Path, tmp_path: Path
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    scripts = {
+        "apt-cache": f"echo '{answer}'",
+        "apt-get": f"""case "$*" in
+*indextargets*) printf 'http://a/debian %s main\\n' bookworm bookworm-security;;
+*install*) echo "$@" >{tmp_path}/asked;;
+esac""",
+    }
+    for name, script in scripts.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    program = """
+import downloads, pathlib, platform, sys
+platform.freedesktop_os_release = lambda: {"ID": "debian", "VERSION_CODENAME": "bookworm"}
+downloads._get("aarch64", ["coreutils", downloads.JAVA], pathlib.Path(sys.argv[1]))
+"""
+    subprocess.run(
+        [sys.executable, "-c", program, tmp_path],
+        env=os.environ
+        | {"PATH": f"{programs}:{os.environ['PATH']}"}
+        | {"PYTHONPATH": f"{repository_root / 'bundle'}:{repository_root}"},
+        check=True,
+    )
+    asked = (tmp_path / "asked").read_text().split()
+    assert asked[asked.index("install") + 1 :] == [
+        "coreutils",
+        *(["openjdk-17-jre-headless"] if answer else []),
+    ]
+
+
 def elf_files(artefact: Path) -> dict[str, str]:
     """The programs and shared libraries of an artefact, with their SHA-256."""
     found = {}
