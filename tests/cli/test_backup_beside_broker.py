@@ -24,6 +24,7 @@ from builders.log_directories import write_log_directory
 from builders.metadata_log import (
     partition_change_record,
     partition_record,
+    remove_topic_record,
     topic_record,
     write_metadata_log,
 )
@@ -185,7 +186,11 @@ def create_again(path: Path) -> None:
     path.mkdir()
     write_log(path, 1, 0, 30)
     epochs(path, [(1, 0)])
-    content = encode_partition_metadata(PartitionMetadata(0, uuid.UUID(int=77)))
+    write_id(path, 77)
+
+
+def write_id(path: Path, number: int) -> None:
+    content = encode_partition_metadata(PartitionMetadata(0, uuid.UUID(int=number)))
     (path / names.PARTITION_METADATA).write_bytes(content)
 
 
@@ -470,8 +475,7 @@ def test_a_topic_that_has_the_directory_number_of_a_deleted_one_is_another(
     write_old(path)
 
     def change() -> None:
-        content = encode_partition_metadata(PartitionMetadata(0, uuid.UUID(int=77)))
-        (path / names.PARTITION_METADATA).write_bytes(content)
+        write_id(path, 77)
         for each in path.glob("0*"):
             each.unlink()
         write_log(path, 1, 0, 12)
@@ -522,6 +526,45 @@ def test_a_replica_that_gets_in_sync_meanwhile_has_what_was_acknowledged(
     found = tuple(len(offsets(new / path.name)) for path in paths)
     assert found == ends
     assert len(offsets(new / "__cluster_metadata-0")) == 4
+
+
+def test_a_topic_that_is_created_again_before_the_metadata_is_stored_as_they_know_it(
+    locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log_directory(locked_dir, clean=False)
+    paths = [locked_dir / f"{topic}-0" for topic in ("t", "late", "gone", "kept", "unknown")]
+    created = []
+    for number, path in enumerate(paths, start=1):
+        write_old(path)
+        write_id(path, number)
+        created += [topic_record(path.name[:-2], number), partition_record(number, 0, [7, 8], [])]
+    write_metadata_log(locked_dir, created[:8])
+    leave_replaced = LivingDirectory.leave_replaced
+    changes = [True]
+
+    def left(self: LivingDirectory) -> None:
+        leave_replaced(self)
+        if changes:
+            changes.pop()
+            create_again(paths[0])
+            # Of the others, the metadata know already what the broker is about to do.
+            removed = map(remove_topic_record, (1, 2, 3))
+            again = [topic_record("t", 77), topic_record("late", 78)]
+            parts = [partition_record(number, 0, [7, 8], []) for number in (77, 78)]
+            shutil.rmtree(locked_dir / "__cluster_metadata-0")
+            write_metadata_log(locked_dir, [*created[:8], *removed, *again, *parts])
+
+    monkeypatch.setattr(LivingDirectory, "leave_replaced", left)
+    result = backed_up([locked_dir], tmp_path / "repo", lambda: None, NOW_MS)
+    new = restored(tmp_path / "repo", result, tmp_path / "new")
+    assert generations(new / "t-0") == [1] * 30
+    assert {name: (new / f"{name}-0").exists() for name in ("late", "gone", "kept", "unknown")} == {
+        "late": False,
+        "gone": False,
+        "kept": True,
+        "unknown": True,
+    }
+    assert len(offsets(new / "__cluster_metadata-0")) == 15
 
 
 def test_a_run_of_kdump_that_ends_meanwhile_is_refused(

@@ -8,8 +8,9 @@ Partitions are read one after the other. So those whose records say something of
 committed offsets are then never past the end of a log. The cluster's metadata come last: they know
 every topic that is stored, and every leader epoch. A replica that they have got in sync meanwhile
 may be stored as it was before that, without what was acknowledged by then: as leader, it would take
-that from the others. So it is stored again, and then the metadata. Checkpoints were read before all
-of them, and say no more than what is stored.
+that from the others. And a topic may have been deleted, and created again: a broker that starts
+makes strays of the replicas of the old one. So both are stored again, and then the metadata.
+Checkpoints were read before all of them, and say no more than what is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from kdump.check.scope import PartitionScope
 from kdump.engine.progress import Progress
 from kdump.errors import reason_of
 from kdump.formats import names
+from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotStage, TopicPartition
+from kdump.formats.partition_metadata import decode_partition_metadata
+from kdump.formats.uuids import format_uuid
 from kdump.jobs.backup.backup_job import CHANGES, Beginning, Damage, FileToStore, damage_of
 from kdump.jobs.backup.directory_backup import (
     BackupRequest,
@@ -169,7 +173,7 @@ def back_up_living(
         _store_moved(of_broker, wanted)
     for each in directories:
         each.store(_is_metadata)
-    _store_joined(directories, images)
+    _store_outdated(directories, images)
     for of_broker in brokers.values():
         _leave_gone(of_broker)
     return {each.root: each.ended() for each in directories}
@@ -196,17 +200,20 @@ def _store_moved(
             each.store(is_missing)
 
 
-def _store_joined(directories: Sequence[LivingDirectory], images: _Images) -> None:
-    """Store the replicas again that got in sync while they were stored, then the metadata.
+def _store_outdated(directories: Sequence[LivingDirectory], images: _Images) -> None:
+    """Store the replicas again that the metadata know otherwise, then the metadata.
+
+    They got in sync while they were stored, or are of a topic that was deleted.
 
     Args:
         directories: of all brokers.
         images: the metadata from before the first partition.
     """
+    first = images
     for attempt in range(ATTEMPTS):
         now = _images(directories)
-        joined = [each.joined(images, now) for each in directories]
-        keys = {key for found in joined for key in found}
+        outdated = [[*each.joined(images, now), *each.replaced(first, now)] for each in directories]
+        keys = {key for found in outdated for key in found}
         if not keys:
             return
         wait(attempt)
@@ -217,7 +224,7 @@ def _store_joined(directories: Sequence[LivingDirectory], images: _Images) -> No
         else:
             chosen = [
                 (each, each.leave(functools.partial(_is_one_of, found)))
-                for each, found in zip(directories, joined, strict=True)
+                for each, found in zip(directories, outdated, strict=True)
             ]
         _store_data(chosen)
         for each in directories:
@@ -230,6 +237,7 @@ def _store_joined(directories: Sequence[LivingDirectory], images: _Images) -> No
             f" {ATTEMPTS} times"
             for key in each.joined(images, now)
         ]
+        each.leave(functools.partial(_is_one_of, each.replaced(first, now)))
 
 
 def _images(directories: Iterable[LivingDirectory]) -> _Images:
@@ -295,6 +303,21 @@ def _is_chosen(topic: str | None, chosen: Collection[str], place: PartitionPlace
 def _is_in_sync(image: ClusterImage, key: TopicPartition, node_id: int) -> bool:
     found = image.partition(key)
     return found is not None and node_id in found.in_sync
+
+
+def _topic_ids(images: _Images, cluster_id: str | None) -> set[str]:
+    image = images.get(cluster_id)
+    return set() if image is None else {each.topic_id for each in image.topics.values()}
+
+
+def _topic_id(metadata: bytes | None) -> str | None:
+    """The topic id of a ``partition.metadata``; None if it has none that can be read."""
+    if metadata is None:
+        return None
+    try:
+        return format_uuid(decode_partition_metadata(metadata).topic_id)
+    except FormatError:
+        return None  # it is stored as it is
 
 
 def _is_metadata(place: PartitionPlace) -> bool:
@@ -382,6 +405,25 @@ class LivingDirectory(DirectoryBackup):
             for key in sorted(self.live)
             if _is_in_sync(now, key, node_id) and not _is_in_sync(then, key, node_id)
         ]
+
+    def replaced(self, before: _Images, after: _Images) -> list[TopicPartition]:
+        """The partitions whose stored replica is of a topic that was deleted meanwhile.
+
+        A replica whose topic the metadata never knew is left as it is.
+        """
+        now = after.get(self.directory.cluster_id)
+        if now is None:
+            return []
+        then, ids = (_topic_ids(each, self.directory.cluster_id) for each in (before, after))
+        found = []
+        for each in self.stored.values():
+            key, topic_id = each.place.topic_partition, _topic_id(each.identity.metadata)
+            is_judged = each.place.state is PartitionState.LIVE and _is_data(each.place)
+            if is_judged and topic_id and topic_id not in ids:
+                is_known = topic_id in then or key.topic in now.topics
+                if is_known or each.identity.directory_id not in self._first:
+                    found.append(key)
+        return found
 
     def note_failures(self, stored: Collection[TopicPartition]) -> None:
         """Note the partitions that changed each time they were read, and are not stored elsewhere.
