@@ -567,6 +567,55 @@ def test_a_topic_that_is_created_again_before_the_metadata_is_stored_as_they_kno
     assert len(offsets(new / "__cluster_metadata-0")) == 15
 
 
+def test_a_replica_that_moves_while_others_are_stored_again_is_stored(
+    locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kdump.jobs.backup.living_backup.wait", lambda _: None)
+    disks = [locked_dir / "d1", locked_dir / "d2"]
+    for each in disks:
+        write_log_directory(each, clean=False)
+    old, copy = disks[0] / "t-0", disks[1] / f"t-0.{'1' * 32}-future"
+    committed = disks[0] / "__consumer_offsets-0"
+    write_old(old)
+    write_old(copy)
+    committed.mkdir()
+    write_log(committed, 0, 0, 10)
+    created = [topic_record("__consumer_offsets", 1), partition_record(1, 0, [8, 7], [])]
+    left, joined = (partition_change_record(1, 0, isr=isr) for isr in ([8], [8, 7]))
+    write_metadata_log(disks[0], [*created, left])
+    store, leave = LivingDirectory.store, LivingDirectory.leave
+    joins = [True]
+    moves: list[Callable[[], object]] = [
+        lambda: old.rename(disks[0] / f"t-0.{'0' * 32}-delete"),
+        lambda: copy.rename(disks[1] / "t-0"),
+    ]
+
+    def stored(self: LivingDirectory, is_wanted: Callable[[PartitionPlace], bool]) -> None:
+        store(self, is_wanted)
+        if self.stored.keys() >= {old.name, committed.name} and joins:
+            joins.pop()
+            shutil.rmtree(disks[0] / "__cluster_metadata-0")
+            write_metadata_log(disks[0], [*created, left, joined])
+
+    def to_store_again(
+        self: LivingDirectory, is_left: Callable[[PartitionPlace], bool]
+    ) -> list[str]:
+        found = leave(self, is_left)
+        while moves:
+            moves.pop()()
+        return found
+
+    monkeypatch.setattr(LivingDirectory, "store", stored)
+    monkeypatch.setattr(LivingDirectory, "leave", to_store_again)
+    result = backed_up(disks, tmp_path / "repo", lambda: None, NOW_MS, ReadAs.LIVING)
+    assert not joins
+    assert not moves
+    into = [tmp_path / f"new-{each.name}" for each in disks]
+    restored(tmp_path / "repo", result, *into)
+    assert [(each / "t-0").exists() for each in into] == [False, True]
+    assert generations(into[1] / "t-0") == [0] * 30
+
+
 def test_a_run_of_kdump_that_ends_meanwhile_is_refused(
     locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

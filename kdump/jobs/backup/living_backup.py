@@ -173,7 +173,7 @@ def back_up_living(
         _store_moved(of_broker, wanted)
     for each in directories:
         each.store(_is_metadata)
-    _store_outdated(directories, images)
+    _store_outdated([*brokers.values()], wanted, images)
     for of_broker in brokers.values():
         _leave_gone(of_broker)
     return {each.root: each.ended() for each in directories}
@@ -200,15 +200,21 @@ def _store_moved(
             each.store(is_missing)
 
 
-def _store_outdated(directories: Sequence[LivingDirectory], images: _Images) -> None:
+def _store_outdated(
+    brokers: Sequence[Sequence[LivingDirectory]],
+    wanted: Collection[TopicPartition],
+    images: _Images,
+) -> None:
     """Store the replicas again that the metadata know otherwise, then the metadata.
 
     They got in sync while they were stored, or are of a topic that was deleted.
 
     Args:
-        directories: of all brokers.
+        brokers: the directories of each.
+        wanted: the partitions that were there before.
         images: the metadata from before the first partition.
     """
+    directories = [each for of_broker in brokers for each in of_broker]
     first = images
     for attempt in range(ATTEMPTS):
         now = _images(directories)
@@ -227,6 +233,8 @@ def _store_outdated(directories: Sequence[LivingDirectory], images: _Images) -> 
                 for each, found in zip(directories, outdated, strict=True)
             ]
         _store_data(chosen)
+        for of_broker in brokers:
+            _store_moved(of_broker, wanted)
         for each in directories:
             each.leave(_is_metadata)
             each.store(_is_metadata)
