@@ -71,7 +71,10 @@ class PackedTar(io.RawIOBase):
             with path.open("rb") as small:
                 archive.addfile(member, small)
             return
-        archive.addfile(member)
+        # Python 3.13 and later add no such member without its content.
+        header = member.tobuf(archive.format, archive.encoding, archive.errors)
+        self.write(header)
+        archive.offset += len(header)
         content = path.read_bytes()
         self.end_stream()
         self._target.write(files.of(path, content, self._level))
