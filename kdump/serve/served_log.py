@@ -154,7 +154,9 @@ class ServedLog(Struct):
             if known is None:
                 question = Question(time=SpecialTime.LATEST, isolation_level=level)
                 known = self._ends[level] = self.lookup(question)
-                for each in known.losses:
+                # What follows the end may be a batch that a broker is writing.
+                is_written = is_in_use_around(self.replica.partition.path)
+                for each in () if is_written else known.losses:
                     self.notices.note_loss(self.key, each)
             return known
 

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from builders.batches import batches
 from builders.damage import batch_positions
-from builders.log_directories import write_log_directory
+from builders.log_directories import write_log_directory, write_partition
 from builders.recovery import of_producer
 from builders.serving import RunningServer, opened
 from builders.transactional_logs import random_steps, write_transactional_log
@@ -176,6 +176,16 @@ def test_a_lost_batch_at_the_end_is_told(log_dir: Path) -> None:
     server = ends_after(log_dir, lost_bytes=len(batches(10)[-1]))
     (missing,) = server.lines
     assert missing.endswith("the high watermark on disk, 30: records are missing")
+
+
+def test_a_batch_that_a_broker_is_writing_is_no_loss(locked_dir: Path) -> None:
+    write_log_directory(locked_dir, clean=False, high_watermarks={("orders", 0): 27})
+    write_partition(locked_dir / "orders-0", {0: b"".join(batches(10))[:-10]})
+    with opened(locked_dir) as server:
+        assert offset_of(server, -1).offset == 27
+        assert fetch(server, 27).error_code is ErrorCode.none
+    assert server.lines == []
+    assert not server.notices.has_damage
 
 
 def test_a_log_that_a_broker_discards_is_told(log_dir: Path) -> None:
