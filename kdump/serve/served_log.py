@@ -346,8 +346,7 @@ class ServedLog(Struct):
             return True
         if found.parts:
             return False
-        for damage in damages:
-            self.notices.note_damage(self.key, damage, (offset, next_offset))
+        self.notices.note_damage(self.key, damages, (offset, next_offset))
         if self.notices.skips_damage:
             return True
         raise CorruptBatch

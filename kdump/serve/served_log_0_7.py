@@ -191,9 +191,8 @@ class ServedLog07(Struct):
             if isinstance(step, _Lost):
                 if taken:
                     break
-                self.notices.note_damage(
-                    self.key, step.damage, (max(step.offset, offset), step.end)
-                )
+                lost = max(step.offset, offset), step.end
+                self.notices.note_damage(self.key, [step.damage], lost)
                 if not self.notices.skips_damage:
                     raise CorruptBatch
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from msgspec import Struct, field
@@ -61,7 +61,9 @@ class ServedNotices(Struct):
             self._refusals.add(line)
         self.note(line)
 
-    def note_damage(self, key: TopicPartition, damage: Damage, lost: tuple[int, int]) -> None:
+    def note_damage(
+        self, key: TopicPartition, damages: Iterable[Damage], lost: tuple[int, int]
+    ) -> None:
         """Say what is damaged, and remember the lost offsets; the end is exclusive."""
         start, end = lost
         with self._lock:
@@ -70,7 +72,8 @@ class ServedNotices(Struct):
             if starts.get(end, end) <= start:
                 return  # known, from where the damage begins
             starts[end] = start
-        self.note(f"{key}: offsets {start} to {end - 1} are {self._done}: {damage}")
+        for damage in damages:
+            self.note(f"{key}: offsets {start} to {end - 1} are {self._done}: {damage}")
 
     def lost_ranges(self, key: TopicPartition) -> list[tuple[int, int]]:
         """The offsets of a partition that were lost with damage, in order; ends are exclusive."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,23 @@ def test_a_fetch_ends_before_damage_and_fails_at_it(damaged: Path) -> None:
         assert fetch(server, 15).records == b"".join(batches(10)[5:])
     assert "orders-0: offsets 12 to 14 are not served" in server.lines[0]
     assert LOG in server.lines[0]
+
+
+def test_all_damage_in_a_row_is_told(log_dir: Path) -> None:
+    every = batches(10)
+    shutil.rmtree(log_dir / "orders-0")
+    logs = {0: b"".join(every[:5]), 15: b"".join(every[5:])}
+    for base_offset, number in ((0, 4), (15, 0)):
+        log = bytearray(logs[base_offset])
+        flip(log, batch_positions(log)[number])
+        logs[base_offset] = bytes(log)
+    write_partition(log_dir / "orders-0", logs)
+    with opened(log_dir) as server:
+        assert fetch(server, 12).error_code is ErrorCode.corrupt_message
+    assert len(server.lines) == 2
+    for line, base_offset in zip(server.lines, logs, strict=True):
+        assert line.startswith("orders-0: offsets 12 to 17 are not served")
+        assert f"{base_offset:020d}.log" in line
 
 
 @pytest.mark.parametrize("damaged", DAMAGES, indirect=True)
