@@ -180,7 +180,7 @@ def _get(machine: str, packages: list[str], target: Path) -> None:
 
 def _is_known(package: str, options: list[str]) -> bool:
     """Whether the distribution has a package; the lists of packages were downloaded before."""
-    # It also knows packages that others only refer to.
+    # It succeeds, and prints nothing, for packages that others only refer to.
     return output_of("apt-cache", *options, "madison", package).strip() != ""
 
 

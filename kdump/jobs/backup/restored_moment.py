@@ -189,8 +189,9 @@ def cut_restored(
         try:
             found = rewind(request, options)
         except NotRewindableError as failure:
+            what = str(failure).removesuffix("; nothing was changed")
             raise NotRewindableError(
-                f"{failure}. {_uncut(requests)}, and then use kdump rewind --to {time_ms}"
+                f"{what}. {_uncut(requests)}, and then use kdump rewind --to {time_ms}"
             ) from None
         _require_all_brokers(requests, found)
         for path in paths:
@@ -237,7 +238,7 @@ def _require_all_brokers(requests: Sequence[RestoreRequest], found: Rewind) -> N
 
 
 def _uncut(requests: Sequence[RestoreRequest]) -> str:
-    """What became of a restore that cannot be cut, and what completes it."""
+    """Say that nothing was cut, and how to complete the restore."""
     return (
         "Nothing was cut, and no broker starts on what was restored. Run the same command without"
         f" --to, with --snapshot {requests[0].snapshot}"
