@@ -36,9 +36,11 @@ from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
 from kdump.formats.checkpoints import (
     EpochEntry,
+    OffsetEntry,
     decode_leader_epoch_checkpoint,
     decode_offset_checkpoint,
     encode_leader_epoch_checkpoint,
+    encode_offset_checkpoint,
 )
 from kdump.formats.names import FileKind
 from kdump.formats.partition_metadata import (
@@ -465,6 +467,48 @@ def test_a_line_of_a_deleted_topic_is_not_that_of_the_next_one(
     stored = decode_offset_checkpoint((new / names.LOG_START_OFFSET_CHECKPOINT).read_bytes())
     assert stored == [(names.TopicPartition("kept", 0), 3)]
     assert generations(new / "t-0") == [1] * 30
+
+
+def test_the_cleaner_has_come_to_where_it_was_when_a_partition_was_read(
+    locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise replicas of a snapshot would differ before the line, and could not be compared."""
+    write_log_directory(locked_dir, clean=False)
+    write_old(locked_dir / "t-0")
+    checkpoint, key = locked_dir / names.CLEANER_OFFSET_CHECKPOINT, names.TopicPartition("t", 0)
+    store, offset, then = LivingDirectory.store, 10, list[int]()
+
+    def stored(self: LivingDirectory, is_wanted: Callable[[PartitionPlace], bool]) -> None:
+        nonlocal offset
+        store(self, is_wanted)
+        if "t-0" in self.stored:
+            then.append(offset)
+        offset += 1
+        checkpoint.write_bytes(encode_offset_checkpoint([OffsetEntry(key, offset)]))
+
+    monkeypatch.setattr(LivingDirectory, "store", stored)
+    result = backed_up([locked_dir], tmp_path / "repo", lambda: None, NOW_MS)
+    new = restored(tmp_path / "repo", result, tmp_path / "new")
+    lines = decode_offset_checkpoint((new / names.CLEANER_OFFSET_CHECKPOINT).read_bytes())
+    assert lines == [(key, then[0])]
+    assert 10 < then[0] < offset
+
+
+def test_a_checkpoint_that_is_first_written_meanwhile_is_not_stored(
+    locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log_directory(locked_dir, clean=False)
+    write_old(locked_dir / "t-0")
+    checkpoint, key = locked_dir / names.RECOVERY_POINT_CHECKPOINT, names.TopicPartition("t", 0)
+    checkpoint.unlink()
+
+    def change() -> None:
+        checkpoint.write_bytes(encode_offset_checkpoint([OffsetEntry(key, 30)]))
+
+    result = backed_up_while(locked_dir, tmp_path / "repo", change, monkeypatch)
+    new = restored(tmp_path / "repo", result, tmp_path / "new")
+    stored = (new / names.RECOVERY_POINT_CHECKPOINT).read_bytes()
+    assert decode_offset_checkpoint(stored) == []
 
 
 def test_a_topic_that_has_the_directory_number_of_a_deleted_one_is_another(

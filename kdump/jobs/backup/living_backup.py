@@ -10,7 +10,8 @@ every topic that is stored, and every leader epoch. A replica that they have got
 may be stored as it was before that, without what was acknowledged by then: as leader, it would take
 that from the others. And a topic may have been deleted, and created again: a broker that starts
 makes strays of the replicas of the old one. So both are stored again, and then the metadata.
-Checkpoints were read before all of them, and say no more than what is stored.
+Checkpoints were read before all of them, and say no more than what is stored. Only how far the
+cleaner has come is read with each partition: logs whose checkpoint is older cannot be compared.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from kdump.check.scope import PartitionScope
 from kdump.engine.progress import Progress
 from kdump.errors import reason_of
 from kdump.formats import names
+from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotStage, TopicPartition
 from kdump.formats.partition_metadata import decode_partition_metadata
@@ -55,7 +57,7 @@ from kdump.jobs.backup.living_content import (
     used_bytes,
 )
 from kdump.jobs.writing.many_files import put_together
-from kdump.log.directory import LogDirectory, PartitionPlace, read_root
+from kdump.log.directory import LogDirectory, Offsets, PartitionPlace, read_root
 from kdump.log.living import FileStamp, Glimpse, glimpse_of
 from kdump.log.partition import Partition, list_partition, read_if_there
 from kdump.log.segment import Segment
@@ -123,12 +125,14 @@ class _StoredPartition(NamedTuple):
         identity: of its directory.
         end: where what is stored of its log ends; None without a log.
         left_out: what is not stored, by path, and why.
+        cleaned_to: where the cleaner had come to; None if its checkpoint has no such line.
     """
 
     place: PartitionPlace
     identity: _Identity
     end: StoredEnd | None
     left_out: Mapping[str, str]
+    cleaned_to: int | None
 
 
 class _Reading(Struct):
@@ -138,6 +142,8 @@ class _Reading(Struct):
         place: where it was found.
         identity: of its directory.
         glimpse: its files, all at one moment.
+        cleaned_to: where the cleaner had come to before that; None if its checkpoint has no such
+            line.
         end: where what is stored of its log ends; None without a log.
         damaged_tail: whether something that is no valid batch follows there, and nobody writes it.
         files: to store; others are stored already.
@@ -147,6 +153,7 @@ class _Reading(Struct):
     place: PartitionPlace
     identity: _Identity
     glimpse: Glimpse
+    cleaned_to: int | None
     end: StoredEnd | None = None
     damaged_tail: bool = False
     files: tuple[FileToStore, ...] = ()
@@ -318,6 +325,14 @@ def _topic_ids(images: _Images, cluster_id: str | None) -> set[str]:
     return set() if image is None else {each.topic_id for each in image.topics.values()}
 
 
+def _offsets_of(checkpoint: bytes) -> Offsets | None:
+    """The lines of an offset checkpoint; None if it is empty or malformed."""
+    try:
+        return dict(decode_offset_checkpoint(checkpoint))
+    except FormatError:
+        return None
+
+
 def _topic_id(metadata: bytes | None) -> str | None:
     """The topic id of a ``partition.metadata``; None if it has none that can be read."""
     if metadata is None:
@@ -362,6 +377,7 @@ class LivingDirectory(DirectoryBackup):
         self.find()
         found = (_identity_of(self.root / name) for name in self.places)
         self._first = {each.directory_id: each for each in found if each is not None}
+        self._cleaner: tuple[FileStamp, Offsets] | None = None
         self._first_checkpoints = read_root(self.root, self.directory.kind)[0].checkpoints
 
     def find(self) -> None:
@@ -512,8 +528,9 @@ class LivingDirectory(DirectoryBackup):
             self._store(splits)
         for each in readings:
             if self._is_kept(each):
-                stored = _StoredPartition(each.place, each.identity, each.end, _left_out(each))
-                self.stored[each.place.name] = stored
+                self.stored[each.place.name] = _StoredPartition(
+                    each.place, each.identity, each.end, _left_out(each), each.cleaned_to
+                )
             else:
                 del self._directories[each.place.name]
                 yield each.place
@@ -532,6 +549,8 @@ class LivingDirectory(DirectoryBackup):
             directory = file_status(path.local_path)
         except FileNotFoundError:
             return None
+        # The cleaner writes its checkpoint when a log is compacted: it is not past what is read.
+        cleaned_to = self._cleaner_offsets().get(place.topic_partition)
         glimpse = _settled(listed)
         if glimpse is None:
             return None
@@ -541,7 +560,8 @@ class LivingDirectory(DirectoryBackup):
         if metadata is None and not partition.log_bytes and is_new:
             return None  # it is just created, or deleted
         self._directories[place.name] = Directory(attributes_of(directory))
-        reading = _Reading(place, _Identity(directory.file_id, metadata), glimpse)
+        identity = _Identity(directory.file_id, metadata)
+        reading = _Reading(place, identity, glimpse, cleaned_to)
         files: list[FileToStore] = []
         for segment, scope in PartitionScope(partition).segment_scopes():
             if segment is partition.segments[-1]:
@@ -551,6 +571,21 @@ class LivingDirectory(DirectoryBackup):
         files += self._others(reading, metadata)
         reading.files = tuple(files)
         return reading
+
+    def _cleaner_offsets(self) -> Offsets:
+        """The checkpoint of the cleaner as it is now; empty if it is missing or malformed.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        path = self.root / names.CLEANER_OFFSET_CHECKPOINT
+        try:
+            stamp = FileStamp.of(path.status())
+        except FileNotFoundError:
+            return {}
+        if self._cleaner is None or stamp != self._cleaner[0]:
+            self._cleaner = stamp, _offsets_of(read_if_there(path) or b"") or {}
+        return self._cleaner[1]
 
     def _closed_segment(
         self, reading: _Reading, segment: Segment, scope: SegmentScope
@@ -769,21 +804,30 @@ class LivingDirectory(DirectoryBackup):
 
     def _checkpoints(self) -> Iterator[FileToStore]:
         """The checkpoints as they were before the first partition, none past what is stored."""
-        ends = [
-            (each.place.topic_partition, each.end)
+        known = [
+            each
             for each in self.stored.values()
-            if each.end is not None
-            and (first := self._first.get(each.identity.directory_id)) is not None
+            if (first := self._first.get(each.identity.directory_id)) is not None
             and first.is_same(each.identity)
             and each.place.state in (PartitionState.LIVE, PartitionState.FUTURE)
         ]
-        for name, offsets in self._first_checkpoints.by_file_name().items():
+        ends = [(each.place.topic_partition, each.end) for each in known if each.end is not None]
+        cleaned = {
+            each.place.topic_partition: each.cleaned_to
+            for each in known
+            if each.cleaned_to is not None
+        }
+        found = self._first_checkpoints.by_file_name()
+        if cleaned:
+            found[names.CLEANER_OFFSET_CHECKPOINT] = cleaned
+        for name, offsets in found.items():
             with contextlib.suppress(FileNotFoundError):
                 self._statuses[name] = file_status((self.root / name).local_path)
+                content = (self.root / name).read()
                 if offsets is not None:
                     content = offsets_before(offsets, ends)
-                else:  # it is malformed
-                    content = (self.root / name).read()
+                elif _offsets_of(content) is not None:  # none were there before
+                    content = offsets_before({}, ends)
                 yield replace(self._file(name, self.root / name, len(content)), content=content)
 
     def _root_files(self, left_out: dict[str, str]) -> Iterator[FileToStore]:
