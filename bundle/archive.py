@@ -154,6 +154,9 @@ def add_folder(
     for path in [*([folder] if prefix else []), *sorted(folder.rglob("*"))]:
         member = archive.gettarinfo(path, f"{prefix}{path.relative_to(folder)}")
         _anonymize(member, time_s)
+        # Files with the same content are not links: links do not survive every way of copying.
+        if member.islnk():
+            member.type, member.linkname, member.size = tarfile.REGTYPE, "", path.stat().st_size
         if member.isreg():
             packed.add_file(archive, member, path, files)
         else:
@@ -171,9 +174,6 @@ def _anonymize(member: tarfile.TarInfo, time_s: int) -> None:
     member.uname = member.gname = ""
     is_executed = member.isdir() or member.mode & stat.S_IXUSR
     member.mode = 0o755 if is_executed else 0o644
-    # Files with the same content are not links: links do not survive every way of copying.
-    if member.islnk():
-        member.type, member.linkname = tarfile.REGTYPE, ""
 
 
 def _sha256(path: Path) -> str:

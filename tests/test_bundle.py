@@ -295,6 +295,7 @@ for name in ("first", "again"):
         for name, content in files.items():
             (folder / name).write_bytes(content)
             os.utime(folder / name, (at, at))
+        (folder / "twin").hardlink_to(folder / "small")
         subprocess.run(
             [sys.executable, "-c", program, folder.parent],
             env=os.environ | {"PYTHONPATH": f"{repository_root / 'bundle'}"},
@@ -305,7 +306,7 @@ for name in ("first", "again"):
         with tarfile.open(first) as opened:
             opened.extractall(folder.parent / "unpacked", filter="data")
         found = {path.name: path.read_bytes() for path in folder.parent.glob("unpacked/kdump/*")}
-        assert found == files
+        assert found == files | {"twin": b"text"}
         made.append(first.read_bytes())
     assert made[0] == made[1] != made[2]
 
