@@ -242,7 +242,7 @@ class DirectoryBackup:
         """
         with phase(f"storing the directories of {self.root}"):
             root = self._store_directories()
-        self.result.unreadable += self.unreadable
+        self.result.unreadable += dict.fromkeys(self.unreadable)
         self.result.left_out |= left_out
         for directory, found in self._directories.items():
             self.result.damage += [

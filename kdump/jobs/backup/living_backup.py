@@ -249,7 +249,7 @@ def _store_outdated(
     for each in directories:
         each.unreadable += [
             f"{each.root / str(key)}: its replica got in sync each time it was read,"
-            f" {ATTEMPTS} times"
+            f" {ATTEMPTS} times; run this again when its broker has caught up"
             for key in each.joined(images, now)
         ]
         each.leave(functools.partial(_is_one_of, each.replaced(first, now)))
