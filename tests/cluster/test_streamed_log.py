@@ -26,6 +26,7 @@ from builders.cluster_nodes import ALONE, Node
 from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
 from builders.ports import HOST
+from builders.spark_standalone import until
 from builders.streamed_log import StreamedLog
 
 pytestmark = [ON_BOTH_KAFKAS, pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
@@ -104,7 +105,10 @@ def streamed(
                     for _ in range(RUNS):
                         stream.run_and_kill(BATCHES)
                 stream.run()
-            assert begins_at(broker.log_dirs(), "events-0") > 0
+                until(
+                    lambda: begins_at(broker.log_dirs(), "events-0") > 0,
+                    "records of events-0 are deleted",
+                )
         yield stream.rows()
 
 
