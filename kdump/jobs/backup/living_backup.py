@@ -823,11 +823,12 @@ class LivingDirectory(DirectoryBackup):
         for name, offsets in found.items():
             with contextlib.suppress(FileNotFoundError):
                 self._statuses[name] = file_status((self.root / name).local_path)
-                content = (self.root / name).read()
                 if offsets is not None:
                     content = offsets_before(offsets, ends)
-                elif _offsets_of(content) is not None:  # none were there before
-                    content = offsets_before({}, ends)
+                else:
+                    content = (self.root / name).read()
+                    if _offsets_of(content) is not None:  # none were there before
+                        content = offsets_before({}, ends)
                 yield replace(self._file(name, self.root / name, len(content)), content=content)
 
     def _root_files(self, left_out: dict[str, str]) -> Iterator[FileToStore]:
