@@ -50,6 +50,14 @@ def decode_partition_metadata(data: bytes) -> PartitionMetadata:
     return PartitionMetadata(version, topic_id)
 
 
+def known_topic_id(data: bytes | None) -> str | None:
+    """The topic id of the file as Kafka writes it; None if it is missing or malformed."""
+    try:
+        return None if data is None else format_uuid(decode_partition_metadata(data).topic_id)
+    except FormatError:
+        return None
+
+
 def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
     """Encode the file as Kafka writes it."""
     return f"version: {metadata.version}\ntopic_id: {format_uuid(metadata.topic_id)}".encode()

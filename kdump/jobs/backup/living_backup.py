@@ -35,8 +35,7 @@ from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotStage, TopicPartition
-from kdump.formats.partition_metadata import decode_partition_metadata
-from kdump.formats.uuids import format_uuid
+from kdump.formats.partition_metadata import known_topic_id
 from kdump.jobs.backup.backup_job import CHANGES, Beginning, Damage, FileToStore, damage_of
 from kdump.jobs.backup.directory_backup import (
     BackupRequest,
@@ -333,16 +332,6 @@ def _offsets_of(checkpoint: bytes) -> Offsets | None:
         return None
 
 
-def _topic_id(metadata: bytes | None) -> str | None:
-    """The topic id of a ``partition.metadata``; None if it has none that can be read."""
-    if metadata is None:
-        return None
-    try:
-        return format_uuid(decode_partition_metadata(metadata).topic_id)
-    except FormatError:
-        return None  # it is stored as it is
-
-
 def _is_metadata(place: PartitionPlace) -> bool:
     return place.topic_partition.topic == names.CLUSTER_METADATA_TOPIC
 
@@ -441,7 +430,7 @@ class LivingDirectory(DirectoryBackup):
         then, ids = (_topic_ids(each, self.directory.cluster_id) for each in (before, after))
         found = []
         for each in self.stored.values():
-            key, topic_id = each.place.topic_partition, _topic_id(each.identity.metadata)
+            key, topic_id = each.place.topic_partition, known_topic_id(each.identity.metadata)
             is_judged = each.place.state is PartitionState.LIVE and _is_data(each.place)
             if is_judged and topic_id and topic_id not in ids:
                 is_known = topic_id in then or key.topic in now.topics

@@ -21,8 +21,7 @@ from kdump.formats.names import (
     may_be_cut,
     parse_partition_directory_name,
 )
-from kdump.formats.partition_metadata import decode_partition_metadata
-from kdump.formats.uuids import format_uuid
+from kdump.formats.partition_metadata import known_topic_id
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.partition import read_if_there
 from kdump.log.remote_files import (
@@ -160,11 +159,7 @@ def _partition_of(folder: Location) -> str | None:
 
 
 def _topic_id_in(folder: Location) -> str | None:
-    data = read_if_there(folder / PARTITION_METADATA)
-    try:
-        return None if data is None else format_uuid(decode_partition_metadata(data).topic_id)
-    except FormatError:
-        return None
+    return known_topic_id(read_if_there(folder / PARTITION_METADATA))
 
 
 def _topic_of(path: Location, depth: int) -> str | None:
