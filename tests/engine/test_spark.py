@@ -201,9 +201,14 @@ def test_on_this_machine_spark_needs_no_address_of_its_name(
         monkeypatch.setenv("SPARK_LOCAL_IP", configured)
     # Other tests of this process have a Spark that runs.
     monkeypatch.setattr(spark_session, "_active_context", lambda: None)
-    session = spark_session.SparkSession(master, {})
-    with pytest.raises(KdumpError, match=rf"error: {re.escape(told)}:"):
-        _ = session.context
+    java = spark_session.SparkSession(master, {})._java
+    assert java is not None
+    # Closing the session would close the gateway of that Spark.
+    try:
+        with pytest.raises(KdumpError, match=rf"error: {re.escape(told)}:"):
+            java.wait_for_gateway()
+    finally:
+        java.abort()
 
 
 def test_without_a_place_for_temporary_files_it_says_what_to_mount(
