@@ -21,6 +21,8 @@ class Program(enum.Enum):
     CLEANER = "Kafka's cleaner"
     """``Cleaner``, which loads and compacts one partition after the other."""
     CHECKSUMS = "crc32c alone"
+    COPY_AND_SUM = "cp, sha256sum"
+    """``cp -r`` of a directory, then ``sha256sum`` of each copy; takes both directories."""
     WALK = "bare walk"
     """``os.scandir`` of a directory and all below it, and the status of each file."""
     KDUMP = "kdump verify"

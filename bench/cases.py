@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from backup_cases import BACKUPS
 from case import Case, RateCase
 from check_cases import GROWING, RECOVERIES, REPORTS, SCRUBS, VERIFICATIONS
 from compact_cases import COMPACTIONS, ERASURES
@@ -20,6 +21,7 @@ CASES: Final[tuple[Case, ...]] = (
     *RECOVERIES,
     *COMPACTIONS,
     *ERASURES,
+    *BACKUPS,
     *GROUPS,
     *MANY_PARTITIONS,
     *MANY_BYTES,

@@ -26,6 +26,7 @@ _DATA_MODULES: Final = (
     "many",
     "hard_inputs",
     "damaged_inputs",
+    "backup_data",
 )
 _LOOK_SECONDS: Final = 0.05
 _SET_CHILD_SUBREAPER: Final = 36

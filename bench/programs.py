@@ -23,6 +23,8 @@ def find_programs(cases: Iterable[Case], classpath: str | None) -> dict[Program,
     found = {program: kdump() for program in wanted if program.is_kdump}
     found[Program.CHECKSUMS] = [sys.executable, str(ROOT / "bench" / "checksums.py")]
     found[Program.WALK] = [sys.executable, "-ISs", str(ROOT / "bench" / "walk.py")]
+    copy = 'cp -r "$1" "$2" && find "$2" -type f -print0 | xargs -0 sha256sum'
+    found[Program.COPY_AND_SUM] = ["sh", "-c", copy, "sh"]
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
     try:
         if wanted & {Program.DUMP_TOOL, Program.DUMP_AND_GREP}:
