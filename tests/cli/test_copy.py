@@ -671,6 +671,7 @@ def test_a_source_that_a_broker_uses_is_said(folder: Path) -> None:
     with held_elsewhere(folder / "d1"):
         outcome = copy(folder, "d1", "new")
     assert b"d1: in use by process" in outcome.stderr
+    assert b"use 'kdump backup create'" in outcome.stderr
     assert outcome.exit_status == 0
 
 

@@ -183,5 +183,7 @@ def _warn_of_a_broker(source: Location) -> None:
     with phase(f"looking at {source}"):
         holder = holder_of(source.local_path)
     if holder is not None:
-        what = f"{source}: in use by {holder}: files may change while they are copied"
-        write_notice(what)
+        write_notice(
+            f"{source}: in use by {holder}: files may change while they are copied;"
+            " for one that a broker can start on, use 'kdump backup create'"
+        )
