@@ -259,10 +259,12 @@ def restore(
     """
     from kdump.cli.output.backup_output import report_restored, restored_events
     from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.output.other_nodes import report_other_nodes
     from kdump.cli.output.progress_bar import shown
     from kdump.jobs.backup.restore import (
         RestoreRequest,
         has_selected,
+        others_than_restored,
         refuse_other_content,
         refuse_other_snapshot,
         repository_at,
@@ -317,6 +319,8 @@ def restore(
             is_complete &= result.is_complete
         if time_ms is not None and is_complete:
             diagnostics.status |= _cut(requests, printer, is_done=left is None)
+        elif is_complete and selection.is_everything:
+            report_other_nodes(printer, others_than_restored(requests))
     return diagnostics.status
 
 

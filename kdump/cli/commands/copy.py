@@ -61,8 +61,9 @@ def command(
     """
     from kdump.cli.output.copy_output import CopyReport, report_begin
     from kdump.cli.output.diagnostics import Diagnostics
+    from kdump.cli.output.other_nodes import report_other_nodes
     from kdump.cli.output.progress_bar import shown
-    from kdump.jobs.copy.copy import copy_directory
+    from kdump.jobs.copy.copy import copy_directory, others_than_copied
 
     target = _target(local_dir, [source, *([] if remote is None else [remote.location])])
     diagnostics = Diagnostics()
@@ -76,6 +77,8 @@ def command(
     report.report_problems(diagnostics)
     with open_printer(output_format) as printer:
         printer.emit_all(report.events())
+        if result.is_complete and request.selection.is_everything:
+            report_other_nodes(printer, others_than_copied(request))
         sys.stdout.flush()
     return diagnostics.status
 

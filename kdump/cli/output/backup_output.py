@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.events import Event, write_notice
+from kdump.cli.output.other_nodes import ABSENT_CONTROLLER
 from kdump.cli.output.rewind_output import OF_CUTS
 from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.errors import ExitStatus
@@ -167,7 +168,7 @@ ANSWERS: Final = (
         "backup",
         (
             *(LOG_DIRECTORY, FINDING, PROBLEM, CREATED, CHECKED, PRUNED_SNAPSHOT, PRUNED),
-            *(RESTORED, CUT, *OF_CUTS),
+            *(RESTORED, ABSENT_CONTROLLER, CUT, *OF_CUTS),
         ),
         ("backup create", "backup list", "backup check", "backup prune", "backup restore"),
     ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.events import Event, write_notice
+from kdump.cli.output.other_nodes import ABSENT_BROKER, ABSENT_CONTROLLER
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import finding_events
 from kdump.errors import ExitStatus
@@ -119,6 +120,8 @@ ANSWERS: Final = (
             PROBLEM,
             COPIED_PARTITION,
             SUMMARY,
+            ABSENT_BROKER,
+            ABSENT_CONTROLLER,
         ),
     ),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import Event, Printer, write_notice
+from kdump.cli.output.other_nodes import ABSENT_BROKER
 from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.errors import ExitStatus
 from kdump.formats.names import TopicPartition
@@ -122,15 +123,6 @@ WRITTEN_SHARE: Final = RowType(
         ),
         Field("start_offset", INTEGER.or_null, "At the moment; null if lost."),
         Field("new_start_offset", INTEGER.or_null, "Afterwards; null if lost."),
-    ),
-)
-
-ABSENT_BROKER: Final = RowType(
-    "absent_broker",
-    "A broker that has replicas, and none of its log directories was given.",
-    (
-        Field("node_id", INTEGER),
-        Field("partitions", COUNT, "How many of those that are cut have a replica there."),
     ),
 )
 

@@ -35,11 +35,14 @@ from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint, encode_offset_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import LOCK_FILE, TopicPartition
+from kdump.jobs.known_cluster import OtherNodes, known_cluster
 from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork, put_together
+from kdump.log.directory import read_log_directory
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import phase
 from kdump.repository.piece_writer import PieceDiffersError, PieceWriter
 from kdump.scan.source import read_at
+from kdump.state.metadata.settings import read_settings
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location, StoredFile
@@ -223,6 +226,17 @@ def end_restore(request: RestoreRequest) -> None:
         _set_metadata(request.into, root)  # who may read it, before a broker may start
         copy.finish()
     _set_time(request, root)
+
+
+def others_than_restored(requests: Sequence[RestoreRequest]) -> OtherNodes:
+    """The nodes of the cluster whose log directories are not among those that are complete now.
+
+    Raises:
+        OSError: a directory cannot be read any more.
+    """
+    with phase("reading the cluster's metadata"):
+        directories = [read_log_directory(local(request.into)) for request in requests]
+        return known_cluster(directories, read_settings(directories).values()).others
 
 
 def _set_time(request: RestoreRequest, root: BackedUpDirectory) -> None:

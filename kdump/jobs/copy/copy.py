@@ -38,6 +38,7 @@ from kdump.jobs.copy.copy_plan import (
     changed_since,
     plan_copy,
 )
+from kdump.jobs.known_cluster import OtherNodes, known_cluster
 from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
@@ -140,6 +141,11 @@ def copy_directory(
     with begun_copy(request.target.as_absolute().local_path, request.words) as copy:
         _Run(request, plan, work, copy, progress).run()
     return work.result
+
+
+def others_than_copied(request: CopyRequest) -> OtherNodes:
+    """The nodes of the cluster whose log directories are not what was copied."""
+    return known_cluster([request.directory], [request.settings]).others
 
 
 def _earlier(request: CopyRequest) -> EarlierCopy:

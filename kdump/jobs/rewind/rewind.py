@@ -21,9 +21,9 @@ from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.jobs.groups.coordinator_logs import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+from kdump.jobs.known_cluster import known_cluster
 from kdump.jobs.loading.load_split import LoadSplit, load_split
 from kdump.jobs.loading.verdict_words import REMOTE_STORAGE
-from kdump.jobs.rewind.known_cluster import known_cluster
 from kdump.jobs.rewind.later_metadata import LaterMetadata, read_later_metadata
 from kdump.jobs.rewind.rewind_splits import (
     Appended,

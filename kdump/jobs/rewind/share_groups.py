@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from kdump.formats.names import TopicPartition
 from kdump.jobs.groups.coordinator_logs import SHARE_STATE_TOPIC
-from kdump.jobs.rewind.known_cluster import KnownCluster
+from kdump.jobs.known_cluster import KnownCluster
 from kdump.repair.rewind.log_facts import NotRewindableError
 from kdump.repair.rewind.share_offsets import (
     ShareKey,

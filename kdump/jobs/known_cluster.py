@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from kdump.formats.names import TopicPartition
+from kdump.formats.errors import FormatError
+from kdump.formats.names import CLUSTER_METADATA_PARTITION, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.state.metadata.cluster import ClusterImage
 from kdump.state.metadata.settings import Settings
+
+
+class OtherNodes(Struct, frozen=True):
+    """The nodes that have what log directories have, and none of whose directories is there.
+
+    If they run on, and then a node starts with logs that are older, it may lead: what is later is
+    lost in the others, too.
+
+    Attributes:
+        brokers: how many of the partitions each has a replica of, by node.
+        partitions: how many any of them has.
+        voters: the other controllers, if one of the directories is of a controller.
+        has_metadata: whether a copy of the cluster's metadata says which brokers there are.
+    """
+
+    brokers: Mapping[int, int]
+    partitions: int
+    voters: tuple[int, ...]
+    has_metadata: bool
 
 
 class KnownCluster(Struct, frozen=True):
@@ -21,12 +42,26 @@ class KnownCluster(Struct, frozen=True):
         holders: the brokers that have each partition in one of the directories.
         nodes: the brokers of the directories.
         topics: the names of topics, by id.
+        voters: the controllers.
     """
 
     image: ClusterImage | None
     holders: Mapping[TopicPartition, set[int]]
     nodes: set[int | None]
     topics: Mapping[str, str]
+    voters: frozenset[int] = frozenset()
+
+    @property
+    def others(self) -> OtherNodes:
+        """The nodes whose directories are not there."""
+        keys = self.holders.keys()
+        voters = self.voters - self.nodes if self.voters & self.nodes else ()
+        return OtherNodes(
+            self.absent(keys),
+            sum(bool(self._replicas(key) - self.nodes) for key in keys),
+            tuple(sorted(voters)),
+            self.image is not None,
+        )
 
     def has_all(self, key: TopicPartition) -> bool:
         """Whether all replicas of a partition are in the directories; needs the metadata."""
@@ -80,4 +115,19 @@ def known_cluster(
                 topics[topic_id] = key.topic
     if image is not None:
         topics |= {topic_id: name for name, topic_id in image.topic_ids.items()}
-    return KnownCluster(image, holders, {each.node_id for each in directories}, topics)
+    nodes = {each.node_id for each in directories}
+    return KnownCluster(image, holders, nodes, topics, _voters(directories, image))
+
+
+def _voters(directories: Iterable[LogDirectory], image: ClusterImage | None) -> frozenset[int]:
+    """The controllers: of the metadata, or of the configuration, as ``quorum-state`` has them."""
+    if image is not None and image.voters:
+        return frozenset(image.voters)
+    for directory in directories:
+        for partition in directory.partitions:
+            if partition.topic_partition == CLUSTER_METADATA_PARTITION:
+                with contextlib.suppress(FormatError, OSError):
+                    state = partition.read_quorum_state()
+                    if state is not None and state.current_voters:
+                        return frozenset(state.current_voters)
+    return frozenset()
