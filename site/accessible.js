@@ -1,6 +1,8 @@
 /* What the theme leaves out for screen readers and keyboards: the name of the search, and a way to
-   scroll without a mouse. Buttons above code are no landmarks. Much of it is made after the page
-   was loaded. */
+   scroll without a mouse. Buttons above code are no landmarks. Short code gets a class, by which it
+   is not split. Much of it is made after the page was loaded. */
+
+const LONGEST_WHOLE = 24
 
 function complete() {
   for (const dialog of document.querySelectorAll("[role=dialog]:not([aria-label])")) {
@@ -12,6 +14,9 @@ function complete() {
   const scrolled = ".md-typeset pre > code, .md-typeset__scrollwrap, .md-sidebar__scrollwrap"
   for (const element of document.querySelectorAll(scrolled)) {
     element.tabIndex = 0
+  }
+  for (const code of document.querySelectorAll(".md-typeset :not(pre) > code:not(.whole)")) {
+    code.classList.toggle("whole", code.textContent.length <= LONGEST_WHOLE)
   }
 }
 

@@ -24,6 +24,7 @@ from kdump.check.broker_messages import ANYTHING, BROKER_MESSAGES, BrokerMessage
 from kdump.check.explanations import read_explanations
 from kdump.check.findings import Severity
 from kdump.check.invariants import INVARIANTS, Invariant, Remedy
+from list_indents import widen_lists
 from manual_pages import manual_page
 
 ROOT: Final = Path(__file__).parent.parent
@@ -55,7 +56,8 @@ def make_pages(pages: Path) -> Sequence[Any]:
         shutil.copy(ROOT / name, pages / name)
     shutil.copytree(ROOT / "docs", pages / "docs")
     for page in [*pages.glob("*.md"), *pages.glob("docs/**/*.md")]:
-        page.write_text(re.sub(r"(\]\([^)]*man/[\w-]+)\.rst", r"\1.md", page.read_text()))
+        linked = re.sub(r"(\]\([^)]*man/[\w-]+)\.rst", r"\1.md", page.read_text())
+        page.write_text(widen_lists(linked))
     runbooks = {_title_of(each): each for each in sorted((pages / "docs/runbooks").glob("*.md"))}
     manual = [_write(pages / "man" / f"{page.stem}.md", manual_page(page)) for page in _manual()]
     messages = {each: f"{_slug(each.text)}.md" for each in BROKER_MESSAGES}
@@ -251,6 +253,8 @@ def make_site(pages: Path, html: Path) -> None:
     }
     written = _write(pages.parent / "mkdocs.yml", json.dumps(configuration))
     build(load_config(str(written), strict=True))
+    # A page of web servers, which would load its style from their root.
+    (html / "404.html").unlink()
 
 
 def _palette(preferred: str, scheme: str | None, icon: str, then: str) -> dict[str, Any]:

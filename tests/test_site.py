@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html.parser
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import markdown_it
 import pytest
 
 from builders.browser import Browser, open_browser
@@ -47,6 +49,40 @@ def site(tmp_path_factory: pytest.TempPathFactory, repository_root: Path) -> Pat
     return html
 
 
+class Shape(html.parser.HTMLParser):
+    """The lists, items and blocks of code of a page, in their order, with the text of code.
+
+    What a page should be is asked of markdown-it, which comes with rich.
+    """
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._in_code = False
+        _, _, article = page.rpartition("<article")
+        self.feed(article.partition("</article>")[0])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Shape) and self.parts == other.parts
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("ol", "ul", "li", "pre"):
+            self.parts.append(tag)
+        self._in_code |= tag == "pre"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_code &= tag != "pre"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_code:
+            self.parts += data.split("\n")
+
+
+def page_of(source: Path, site: Path) -> Path:
+    """Return the page of a file in Markdown."""
+    return site / ("index.html" if source.name == "README.md" else source.with_suffix(".html"))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with open_browser() as browser:
@@ -61,6 +97,18 @@ def test_each_finding_and_each_message_has_a_page(site: Path) -> None:
 def test_each_page_of_the_manual_is_there(site: Path, repository_root: Path) -> None:
     expected = {page.stem for page in repository_root.glob("man/*.rst")}
     assert {page.stem for page in site.glob("man/*.html")} == expected
+
+
+def test_steps_and_code_of_each_page_are_those_of_its_source(
+    site: Path, repository_root: Path
+) -> None:
+    different = [
+        source.name
+        for source in [repository_root / "README.md", *repository_root.glob("docs/**/*.md")]
+        if Shape(markdown_it.MarkdownIt().render(source.read_text()))
+        != Shape(page_of(source.relative_to(repository_root), site).read_text())
+    ]
+    assert different == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
