@@ -249,7 +249,7 @@ def created_events(result: BackupResult, repository: Location) -> Iterator[Event
     what += f" {counted(result.read_files, 'file')}, {format_bytes(result.read_bytes)}, read;"
     lines = [f"{what} {format_bytes(result.added_bytes)} added"]
     if damaged:
-        lines.append(f"{counted(damaged, 'file')} damaged, and stored as they are")
+        lines.append(f"{counted(damaged, 'damaged file')}, stored unchanged")
     if result.snapshot is None:
         lines.append(
             f"{repository}: no snapshot was made: run the same command again once everything can"
