@@ -11,6 +11,11 @@ function complete() {
   for (const buttons of document.querySelectorAll(".md-code__nav:not([role])")) {
     buttons.setAttribute("role", "none")
   }
+  // Parts of a table of contents are no landmarks: one can have the name of a part of the site.
+  for (const part of document.querySelectorAll(".md-nav--secondary nav:not([role])")) {
+    part.removeAttribute("aria-label")
+    part.setAttribute("role", "none")
+  }
   const scrolled = ".md-typeset pre > code, .md-typeset__scrollwrap, .md-sidebar__scrollwrap"
   for (const element of document.querySelectorAll(scrolled)) {
     element.tabIndex = 0
