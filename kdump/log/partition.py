@@ -135,6 +135,11 @@ class Partition(Struct, frozen=True):
     def leftover_counts(self) -> Mapping[LeftoverKind, int]:
         return Counter(leftover.kind for leftover in self.leftovers)
 
+    @property
+    def unfinished_files(self) -> tuple[Leftover, ...]:
+        """The files of new segments that were never swapped in (``.cleaned``)."""
+        return tuple(each for each in self.leftovers if each.kind is LeftoverKind.CLEANED)
+
     def with_following(self) -> Iterator[tuple[Segment, Segment | None]]:
         """Yield each segment with the next one, None after the last."""
         return itertools.zip_longest(self.segments, self.segments[1:])

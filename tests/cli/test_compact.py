@@ -214,13 +214,43 @@ def test_a_partition_with_leftover_files_is_refused(root: Path, suffix: str) -> 
 
 
 def test_incomplete_new_segments_are_removed(root: Path) -> None:
-    (root / "users-0" / f"{0:020d}.log.cleaned").write_bytes(b"half")
-    (root / "users-0" / f"{20:020d}.timeindex.cleaned").write_bytes(b"half")
+    with_unfinished_files(root)
 
     assert compact(root, *EVERY_TOPIC).exit_status == 0
 
     assert not list(root.rglob("*.cleaned"))
     assert len(list((root / "users-0").glob("*.log"))) == 2
+
+
+def test_a_dry_run_and_a_run_say_which_unfinished_files_go(root: Path) -> None:
+    with_unfinished_files(root)
+
+    preview = compact(root, "--topic", "users", "--dry-run").stdout.decode()
+    previewed = rows(root, "--topic", "users", "--dry-run")
+    done = compact(root, "--topic", "users").stdout.decode()
+
+    what = f"{root}/users-0: 2 unfinished files (.cleaned) of an interrupted change"
+    assert f"{what} to delete, 8 B" in preview
+    assert f"{what} deleted, 8 B" in done
+    partition, _, summary = previewed
+    assert (partition["deleted_leftovers"], partition["deleted_leftover_bytes"]) == (2, 8)
+    assert summary["freed_bytes"] == partition["freed_bytes"] + 8
+
+
+def test_unfinished_files_of_a_partition_that_is_not_compacted_stay(root: Path) -> None:
+    with_unfinished_files(root)
+    policy = ("--topic", "users", "--config", "cleanup.policy=delete")
+
+    partition, *_ = rows(root, *policy, "--dry-run")
+    compact(root, *policy)
+
+    assert partition["deleted_leftovers"] == 0
+    assert len(list(root.rglob("*.cleaned"))) == 2
+
+
+def with_unfinished_files(root: Path) -> None:
+    (root / "users-0" / f"{0:020d}.log.cleaned").write_bytes(b"half")
+    (root / "users-0" / f"{20:020d}.timeindex.cleaned").write_bytes(b"half")
 
 
 @pytest.mark.parametrize(

@@ -393,6 +393,20 @@ def test_copies_that_remain_are_named(root: Path) -> None:
     ]
 
 
+def test_unfinished_files_that_no_undo_has_are_counted_before_and_after(root: Path) -> None:
+    (root / "orders-0" / f"{0:020d}.log.cleaned").write_bytes(ALICE)
+    what = "  1 unfinished file (.cleaned) of an interrupted change"
+
+    previewed = erase(root, "--dry-run").stdout.decode()
+    (row,) = of_type(
+        rows_of("erase", "--yes", "--topic=orders", "--key=" + ALICE.decode(), root), "partition"
+    )
+
+    assert f"{what} to overwrite and delete; no undo has it" in previewed
+    assert row["deleted_leftovers"] == 1
+    assert not list(root.rglob("*.cleaned"))
+
+
 def test_a_copy_whose_name_kafka_has_cut_is_named(root: Path) -> None:
     topic = "t" * 230
     suffix = f"-1.{'a' * 32}-delete"

@@ -92,6 +92,7 @@ def summary(
     partitions = [partition for result in results for partition in result.partitions]
     previews = [each.preview for each in partitions if each.preview is not None]
     freed_bytes = sum(each.freed_bytes for each in previews)
+    freed_bytes += sum(each.dropped_bytes for each in partitions)
     written_bytes = sum(_written_bytes(each) for each in partitions)
     expected = seconds + written_bytes / WRITTEN_BYTES_PER_SECOND if deletion.dry_run else None
     needed_bytes = _needed_bytes(partitions, deletion)
@@ -160,6 +161,11 @@ def _partition_lines(result: PartitionCompaction, deletion: DeletionArguments) -
         if deletion.dry_run:
             assert result.compacted is not None
             lines += [f"  {_group_line(group)}" for group in result.compacted.groups]
+    if result.dropped_files:
+        count = counted(len(result.dropped_files), "unfinished file")
+        deleted = "to delete" if deletion.dry_run else "deleted"
+        size = format_bytes(result.dropped_bytes)
+        lines.append(f"{path}: {count} (.cleaned) of an interrupted change {deleted}, {size}")
     return lines
 
 
@@ -229,6 +235,8 @@ def _partition_row(result: PartitionCompaction) -> dict[str, Any]:
         "left_because": None if result.unchanged is None else result.unchanged.value,
         "refusals": [] if result.problem is None else [_problem_row(result.problem)],
         "unknown_properties": list(result.unknown),
+        "deleted_leftovers": len(result.dropped_files),
+        "deleted_leftover_bytes": result.dropped_bytes,
         **_preview_row(result.preview),
         "cleaner_offset": None if result.compacted is None else result.compacted.cleaner_offset,
         "groups": [_group_row(group) for group in groups],

@@ -62,6 +62,7 @@ class ErasureReport:
                 for each in found.segments
                 if each.amount.erased_records
             ],
+            "deleted_leftovers": len(found.dropped_files),
             "operations": self._operations.rows(path),
         }
         self._undecoded += undecoded_lines(found.amount.undecoded_records, f"in {path}")
@@ -77,6 +78,11 @@ class ErasureReport:
         for segment in found.segments:
             if segment.amount.erased_records:
                 yield f"  {segment.base_offset:020d}.log  {_words(segment.amount, self._done)}"
+        if found.dropped_files:
+            count = counted(len(found.dropped_files), "unfinished file")
+            done = "to overwrite and delete" if self._repair.dry_run else "overwritten and deleted"
+            them = "it" if len(found.dropped_files) == 1 else "them"
+            yield f"  {count} (.cleaned) of an interrupted change {done}; no undo has {them}"
 
     def difference(self, replicas: Sequence[PartitionErasure]) -> Event:
         """Return the replicas of a partition that lose different numbers of records."""

@@ -17,7 +17,7 @@ from kdump.jobs.compact.swap import NoSpace
 from kdump.jobs.loading.verdict_words import TWICE
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
-from kdump.log.partition import LeftoverKind, Partition
+from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.state.metadata.config_keys import DELETE_RETENTION_MS, MIN_COMPACTION_LAG_MS
 from kdump.state.metadata.settings import Settings, TopicSettings
@@ -138,6 +138,16 @@ class PartitionCompaction(Struct, frozen=True):
     unknown: tuple[str, ...] = ()
     compacted: Compacted | None = None
     preview: Preview | None = None
+
+    @property
+    def dropped_files(self) -> tuple[Leftover, ...]:
+        """The unfinished files (``.cleaned``) that are deleted first, as by a starting broker."""
+        return self.partition.unfinished_files if self.unchanged is None else ()
+
+    @property
+    def dropped_bytes(self) -> int:
+        """The size of :attr:`dropped_files`."""
+        return sum(each.size_bytes for each in self.dropped_files)
 
 
 def unknown_properties(topic: TopicSettings) -> tuple[str, ...]:

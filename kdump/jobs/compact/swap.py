@@ -31,7 +31,7 @@ from kdump.broker.cleaner.compaction_round import Compacted, Round, staged_name
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.jobs.writing.execution import Writing
 from kdump.log.directory import LogDirectory
-from kdump.log.partition import LeftoverKind, Partition
+from kdump.log.partition import Partition
 from kdump.storage.location import Location
 from kdump.target.content_store import without_content
 from kdump.target.refusal import Refusal
@@ -137,9 +137,10 @@ class Swapper(Struct):
             OSError: the disk fails.
         """
         for partition in partitions:
-            unfinished = [each for each in partition.leftovers if each.kind is LeftoverKind.CLEANED]
-            if unfinished:
-                self._pending[partition.path] = {each.name: Gone() for each in unfinished}
+            if partition.unfinished_files:
+                self._pending[partition.path] = {
+                    each.name: Gone() for each in partition.unfinished_files
+                }
         if self._pending:
             self.swap()
 

@@ -51,7 +51,7 @@ from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.retain.old_segments import require_clean
 from kdump.jobs.retain.segment_deletion import DecideLater, delete_segments_split, load_undamaged
 from kdump.log.directory import LogDirectory
-from kdump.log.partition import LeftoverKind, Partition
+from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.log.remote_files import RemotePlace
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
@@ -207,6 +207,11 @@ class PartitionErasure(Struct, frozen=True):
     @property
     def is_changed(self) -> bool:
         return self.problem is None and self.amount.erased_records > 0
+
+    @property
+    def dropped_files(self) -> tuple[Leftover, ...]:
+        """The unfinished files (``.cleaned``) that are deleted first; no undo has them."""
+        return self.partition.unfinished_files if self.is_changed else ()
 
 
 class Shares(Struct, frozen=True):
@@ -495,11 +500,10 @@ class ErasedLogs:
 
     def _drop_unfinished(self, partition: Partition) -> None:
         """Remove unfinished segments, as a broker does: beside them, new ones would not count."""
-        for leftover in partition.leftovers:
-            if leftover.kind is LeftoverKind.CLEANED:
-                path = (partition.path / leftover.name).local_path
-                overwrite(path, self.files)
-                self.files.unlink(path)
+        for leftover in partition.unfinished_files:
+            path = (partition.path / leftover.name).local_path
+            overwrite(path, self.files)
+            self.files.unlink(path)
 
     def _write_segment(
         self, found: PartitionErasure, segment: Segment, amount: MatchedAmount

@@ -45,6 +45,11 @@ ERASED_PARTITION: Final = RowType(
             list_of(object_of(Field("base_offset", INTEGER), *AMOUNT_FIELDS)),
             "The segments that lose records.",
         ),
+        Field(
+            "deleted_leftovers",
+            COUNT,
+            "Unfinished files of an interrupted change (.cleaned) that are deleted.",
+        ),
         Field("operations", list_of(OPERATION), "Changes to files, in order."),
     ),
 )
