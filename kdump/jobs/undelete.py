@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kdump.apply.directory_changes import RenamedDirectory
 from kdump.apply.plan import TargetDirectory
-from kdump.broker.loader.checkpoints import with_lines
+from kdump.broker.loader.checkpoints import is_loaded, with_lines
 from kdump.broker.loader.load_context import load_context
 from kdump.broker.loader.loader import load_directory
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.log.broker import Broker, by_broker
-from kdump.log.directory import LogDirectory
+from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.log_search import Trust, log_end
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
@@ -67,6 +67,22 @@ class LogEnds(Struct, frozen=True):
     end_offset: int | None = None
 
 
+class LogAtRisk(Struct, frozen=True):
+    """A log in use that the next start truncates or refuses, but only without the marker.
+
+    Attributes:
+        partition: its directory.
+        end_offset: where a start after a clean shutdown ends it.
+        truncated_to: where the next start ends it; None if the broker does not start.
+        why: a sentence about that.
+    """
+
+    partition: Partition
+    end_offset: int
+    truncated_to: int | None
+    why: str
+
+
 class UndeleteOutcome(Struct, frozen=True):
     """The result for one log directory.
 
@@ -74,12 +90,14 @@ class UndeleteOutcome(Struct, frozen=True):
         candidates: the selected directories, by partition.
         ends: of their logs, by name of the directory.
         target: the target state of the log directory.
+        others: logs in use that are damaged as well, which shows now that the marker goes.
     """
 
     directory: LogDirectory
     candidates: tuple[Candidate, ...]
     ends: Mapping[str, LogEnds]
     target: TargetDirectory
+    others: tuple[LogAtRisk, ...] = ()
 
 
 def is_candidate(name: str, key: TopicPartition) -> bool:
@@ -112,7 +130,7 @@ def undelete(request: UndeleteRequest) -> list[UndeleteOutcome]:
         for each in without_conflicts(candidates, request.directories, brokers)
         for path in [each.log_dir.path]
     ]
-    outcomes = []
+    outcomes: list[UndeleteOutcome] = []
     with phase("reading the ends of logs", len(decided)) as reading:
         for directory in request.directories:
             own = [_with_forecast(each, request) for each in decided if each.log_dir is directory]
@@ -122,7 +140,7 @@ def undelete(request: UndeleteRequest) -> list[UndeleteOutcome]:
             own = [_with_damage(each, ends[each.partition.path.name].end_offset) for each in own]
             target = _target(directory, restored(own), ends)
             outcomes.append(UndeleteOutcome(directory, tuple(own), ends, target))
-    return outcomes
+    return [replace(each, others=tuple(_other_logs(each))) for each in outcomes]
 
 
 def _candidate(
@@ -185,6 +203,45 @@ def _with_damage(candidate: Candidate, end_offset: int | None) -> Candidate:
     else:
         return candidate
     return replace(candidate, forecast=StartForecast(NextStart.DAMAGED, None, why))
+
+
+def _other_logs(outcome: UndeleteOutcome) -> Iterator[LogAtRisk]:
+    """The logs in use that lose records, or keep the broker from starting, without the marker.
+
+    With it, a broker does not look at their records. Without it, it checks each from its recovery
+    point on, which is in the last segment after a clean shutdown (``LogLoader.recoverLog``).
+
+    Raises:
+        OSError: the log directory cannot be listed.
+    """
+    if names.CLEAN_SHUTDOWN_MARKER not in outcome.target.root:
+        return
+    directory = outcome.directory
+    listed = read_log_directory(directory.path, directory.kind)
+    in_use = [each for each in listed.partitions if is_loaded(each) and each.topic_partition]
+    with phase(f"checking the other logs of {directory.path}", len(in_use)) as checking:
+        for partition in checking.over(in_use):
+            try:
+                found = _other_log(directory, partition)
+            except OSError:
+                continue  # nor can the broker read it, with the marker or without
+            if found is not None:
+                yield found
+
+
+def _other_log(directory: LogDirectory, partition: Partition) -> LogAtRisk | None:
+    context = load_context(directory, partition.key)
+    kept = load_directory(VirtualDirectory(partition.path), context)
+    if isinstance(kept, Refusal):
+        return None
+    end = kept.log_end_offset
+    outcome = load_directory(VirtualDirectory(partition.path), replace(context, is_clean=False))
+    if isinstance(outcome, Refusal):
+        return LogAtRisk(partition, end, None, f"a broker does not start with it: {outcome}")
+    if outcome.log_end_offset >= end:
+        return None
+    why = f"a broker truncates it to offset {outcome.log_end_offset}, from {end}"
+    return LogAtRisk(partition, end, outcome.log_end_offset, why)
 
 
 def _target(

@@ -13,6 +13,7 @@ import pytest
 from builders.dead_clusters import broker
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
+from builders.loading import Clock, LoaderServer
 from builders.log_dir_trees import original_of
 from builders.log_directories import META_PROPERTIES, offset_checkpoint, write_log_directory
 from builders.metadata_log import (
@@ -37,6 +38,7 @@ from builders.two_disks import SECOND_META_PROPERTIES
 from kdump.apply.apply import apply_plan
 from kdump.apply.directory_changes import RemovedDirectory
 from kdump.apply.plan import TargetDirectory, make_plan
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
@@ -416,6 +418,63 @@ def test_damage_that_the_next_start_finds_is_said(
     outcome = undelete(root)
     assert outcome.exit_status == 5
     assert b"kdump recover --policy salvage" in b" ".join(outcome.stdout.split())
+
+
+@pytest.fixture
+def with_damage_in_use(tmp_path: Path) -> Path:
+    """A clean log directory with a stray directory, and damage in the second record of a log."""
+    root = stray_log_directory(tmp_path / "logs", {stray("orders-0"): 1, "users-0": 2})
+    know(root, {"orders": 1, "users": 2})
+    lines = {("users", 0): RECORDS}
+    (root / names.RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(lines))
+    log = root / "users-0" / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[len(content) // RECORDS + 30] ^= 1
+    log.write_bytes(content)
+    return root
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_log_in_use_that_loses_records_without_the_marker_is_named(
+    with_damage_in_use: Path, dry_run: bool
+) -> None:
+    root = with_damage_in_use
+    outcome = undelete(root, "--output=jsonl", *(["--dry-run"] if dry_run else []))
+
+    (other,) = rows(outcome, "other_log")
+    assert (other["directory"], other["log_end_offset"]) == ("users-0", RECORDS)
+    assert other["next_start_end_offset"] == 1
+    assert rows(outcome, "summary")[0]["damaged_others"] == 1
+    assert outcome.exit_status & 4
+
+
+def test_a_person_is_told_what_to_do_before_the_start(with_damage_in_use: Path) -> None:
+    root = with_damage_in_use
+    outcome = undelete(root, "--dry-run")
+    said = b" ".join(outcome.stdout.split()).decode()
+    assert f"{root}/users-0: damaged, too: a broker truncates it to offset 1, from 5" in said
+    assert f"kdump verify {root}" in said
+    assert f"kdump recover --policy salvage {root}" in said
+
+
+def test_what_the_start_would_truncate_anyway_is_not_named(with_damage_in_use: Path) -> None:
+    (with_damage_in_use / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    outcome = undelete(with_damage_in_use, "--dry-run", "--output=jsonl")
+    assert rows(outcome, "other_log") == []
+
+
+def test_the_loader_truncates_what_is_named(
+    with_damage_in_use: Path, loader_server: LoaderServer, tmp_path: Path
+) -> None:
+    """Kafka's loader keeps the log with the marker, and truncates it without."""
+    ends = {}
+    for is_clean in (True, False):
+        copy = shutil.copytree(with_damage_in_use, tmp_path / f"marker-{is_clean}")
+        if not is_clean:
+            (copy / names.CLEAN_SHUTDOWN_MARKER).unlink()
+        assert loader_server.load(copy, IndexSettings(), Clock(), whole=True) == {}
+        ends[is_clean] = lines_of(copy, names.RECOVERY_POINT_CHECKPOINT)[TopicPartition("users", 0)]
+    assert ends == {True: RECORDS, False: 1}
 
 
 def test_without_metadata_the_next_start_is_unknown(tmp_path: Path) -> None:

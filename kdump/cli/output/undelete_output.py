@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kdump.cli.output.brief import MAX_LISTED
+from kdump.cli.output.brief import MAX_LISTED, BriefList
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import Operations, planned_event
@@ -30,7 +30,7 @@ from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.cli.output.write_arguments import RepairArguments
-    from kdump.jobs.undelete import LogEnds, UndeleteOutcome
+    from kdump.jobs.undelete import LogAtRisk, LogEnds, UndeleteOutcome
     from kdump.jobs.writing.execution import PlanResult
     from kdump.repair.restored_directories import Candidate
 
@@ -83,6 +83,24 @@ UNDELETED_PARTITION: Final = RowType(
     ),
 )
 
+OTHER_LOG: Final = RowType(
+    "other_log",
+    "A log in use that is damaged, which a start with the clean shutdown marker does not look at.",
+    (
+        Field("log_dir", TEXT, "The log directory."),
+        Field("directory", TEXT, "Name of the partition's directory in it."),
+        Field("topic", TEXT),
+        Field("partition", INT),
+        Field("log_end_offset", INTEGER, "Where a start with the marker ends it."),
+        Field(
+            "next_start_end_offset",
+            INTEGER.or_null,
+            "Where the next start ends it; null if the broker does not start.",
+        ),
+        Field("next_start_why", TEXT, "A sentence about that."),
+    ),
+)
+
 SUMMARY: Final = RowType(
     "summary",
     "The numbers of directories.",
@@ -105,6 +123,11 @@ SUMMARY: Final = RowType(
         Field(
             "unknown_at_next_start", COUNT, "Restored partitions about which no metadata is known."
         ),
+        Field(
+            "damaged_others",
+            COUNT,
+            "Other logs that the next start refuses or truncates, because the marker is removed.",
+        ),
     ),
 )
 
@@ -115,6 +138,7 @@ ANSWERS: Final = (
             INTERRUPTED,
             PLANNED_DIRECTORY,
             UNDELETED_PARTITION,
+            OTHER_LOG,
             SUMMARY,
         ),
     ),
@@ -143,10 +167,11 @@ def report_undelete(
         if not result.plan.is_empty:
             status |= ExitStatus.REPAIRED
     every = [each for outcome in outcomes for each in outcome.candidates]
+    others = [each for outcome in outcomes for each in outcome.others]
     if outcomes:
         paths = [outcome.directory.path for outcome in outcomes]
-        _report_summary(printer, every, paths, metadata, repair)
-    if any(_needs_attention(each) for each in every):
+        _report_summary(printer, every, others, paths, metadata, repair)
+    if others or any(_needs_attention(each) for each in every):
         status |= ExitStatus.DAMAGE_LEFT
     return status
 
@@ -170,6 +195,27 @@ def _report_directory(
     if listed > MAX_LISTED:
         more = counted(listed - MAX_LISTED, "more directory", "more directories")
         printer.emit_text([f"… and {more} left unchanged (--verbose lists all)"])
+    brief = BriefList(verbose=verbose)
+    for other in outcome.others:
+        line = (
+            f"{other.partition.path}: damaged, too: {other.why}, because the clean shutdown marker"
+            " is removed"
+        )
+        printer.emit(Event("other_log", _other_row(other), brief.take([line])))
+    printer.emit_text(brief.rest())
+
+
+def _other_row(other: LogAtRisk) -> dict[str, Any]:
+    key = other.partition.key
+    return {
+        "log_dir": str(other.partition.path.parent),
+        "directory": other.partition.path.name,
+        "topic": key.topic,
+        "partition": key.partition,
+        "log_end_offset": other.end_offset,
+        "next_start_end_offset": other.truncated_to,
+        "next_start_why": other.why,
+    }
 
 
 def _row(candidate: Candidate, ends: LogEnds) -> dict[str, Any]:
@@ -247,6 +293,7 @@ def _is_left(candidate: Candidate) -> bool:
 def _report_summary(
     printer: Printer,
     candidates: Sequence[Candidate],
+    others: Sequence[LogAtRisk],
     log_dirs: Sequence[object],
     metadata: object | None,
     repair: RepairArguments,
@@ -261,13 +308,16 @@ def _report_summary(
         "stray_at_next_start": outcomes[NextStart.STRAY],
         "damaged_at_next_start": outcomes[NextStart.DAMAGED],
         "unknown_at_next_start": outcomes[NextStart.UNKNOWN],
+        "damaged_others": len(others),
     }
-    printer.emit(Event("summary", row, [*_summary(done, left, log_dirs, metadata, repair)]))
+    lines = [*_summary(done, left, others, log_dirs, metadata, repair)]
+    printer.emit(Event("summary", row, lines))
 
 
 def _summary(
     done: Sequence[Candidate],
     left: Sequence[Candidate],
+    others: Sequence[LogAtRisk],
     log_dirs: Sequence[object],
     metadata: object | None,
     repair: RepairArguments,
@@ -287,7 +337,12 @@ def _summary(
             " Kafka deletes segments in remote storage together with their topic"
         )
     yield from _next_start(done)
-    if any(each.forecast.outcome is NextStart.DAMAGED for each in done):
+    if others:
+        yield (
+            f"{counted(len(others), 'other log')} in use would lose records, or keep the broker"
+            f" from starting; '{shell_command('verify', log_dirs)}' says where they are damaged"
+        )
+    if others or any(each.forecast.outcome is NextStart.DAMAGED for each in done):
         salvage = shell_command("recover --policy salvage", log_dirs)
         yield f"do not start the broker yet: first keep every valid batch: {salvage}"
         return
