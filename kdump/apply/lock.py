@@ -189,7 +189,9 @@ def _metadata_of(path: Path) -> Metadata | None:
     except FileNotFoundError:
         return None
     except SpecialFileError as failure:
-        raise KdumpError(f"{path}: cannot take the lock: {failure.strerror}") from failure
+        raise KdumpError(
+            f"{path}: cannot take the lock: {failure.strerror}; remove it"
+        ) from failure
     except OSError as failure:
         raise _cannot_lock(path, failure) from failure
     return Metadata.of(status)
@@ -247,5 +249,6 @@ def _cannot_lock(path: Path, failure: OSError) -> KdumpError:
         errno.ENOSPC: "free some space there first",
         errno.ENOLCK: "its file system does not support locks: work on a copy",
         errno.ELOOP: "it is a symbolic link: remove it",
+        errno.EISDIR: "remove it",
     }.get(failure.errno or 0, "work on a copy")
     return KdumpError(f"{path}: cannot take the lock: {what}; {advice}")

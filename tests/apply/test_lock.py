@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -137,6 +138,26 @@ def test_only_a_directory_can_be_locked(tmp_path: Path, name: str, advice: str) 
     (tmp_path / "file").touch()
     with pytest.raises(KdumpError, match=advice), hold_locks([tmp_path / name]):
         pass
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda path: path.symlink_to(path.name),
+        lambda path: path.symlink_to("nowhere"),
+        lambda path: path.symlink_to("."),
+        Path.mkdir,
+        os.mkfifo,
+    ],
+    ids=["link-to-itself", "link-to-nothing", "link-to-a-directory", "directory", "fifo"],
+)
+def test_what_cannot_be_a_lock_file_is_refused_with_what_to_do(
+    tmp_path: Path, put: Callable[[Path], None]
+) -> None:
+    put(tmp_path / ".lock")
+    with pytest.raises(KdumpError, match=r"\.lock: cannot take the lock: .*remove it$"):
+        hold_locks([tmp_path]).__enter__()
+    assert [each.name for each in tmp_path.iterdir()] == [".lock"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")

@@ -190,6 +190,17 @@ def test_a_directory_with_the_name_of_the_lock_is_named_and_left_out(folder: Pat
     assert kept(folder / "new") == expected
 
 
+@pytest.mark.parametrize("command", [["copy", "d1", "new"], ["backup", "create", "new", "d1"]])
+def test_a_lock_that_leads_to_itself_makes_no_copy_incomplete(
+    folder: Path, command: list[str]
+) -> None:
+    (folder / "d1" / names.LOCK_FILE).symlink_to(names.LOCK_FILE)
+    outcome = run_kdump(command, folder)
+    assert b"d1/.lock: not " in outcome.stderr
+    assert b"a broken link, not a regular file" in outcome.stderr
+    assert b"run the same command again" not in outcome.stdout + outcome.stderr
+
+
 def test_a_partition_behind_a_link_is_copied(folder: Path) -> None:
     (folder / "d1/users-0").rename(folder / "moved")
     (folder / "d1/users-0").symlink_to(folder / "moved")

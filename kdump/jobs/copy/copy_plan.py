@@ -178,7 +178,12 @@ def _root_of(
     plan: CopyPlan, entries: Iterable[Entry], selection: PartitionSelection
 ) -> Iterator[CopiedFile]:
     """The files in the root that a copy of a selection has."""
-    others = [each for each in entries if each.kind is not EntryKind.DIRECTORY]
+    others = [
+        # A lock is never copied: what it leads to makes no copy incomplete.
+        each._replace(error=None) if each.name == names.LOCK_FILE and each.is_link else each
+        for each in entries
+        if each.kind is not EntryKind.DIRECTORY
+    ]
     if not selection.is_everything:
         others = [each for each in others if each.name in names.LOG_DIRECTORY_FILES]
     lines = None if selection.is_everything else _live(plan.directory.partitions)
