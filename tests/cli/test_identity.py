@@ -305,6 +305,25 @@ def test_a_controller_that_lost_its_properties_gets_the_id_of_its_voter(controll
     assert properties(controller) == before
 
 
+@pytest.mark.parametrize("dry_run", [["--dry-run"], []])
+def test_a_controller_does_not_become_a_node_that_its_metadata_does_not_have(
+    controller: Path, dry_run: list[str]
+) -> None:
+    cluster_id = properties(controller).cluster_id
+    assert cluster_id is not None
+    (controller / names.META_PROPERTIES).unlink()
+    before = contents_of(controller)
+    args = ("--repair", *dry_run, "--cluster-id", cluster_id, "--node-id", "99")
+
+    refused = identity(controller, *args, ".")
+
+    assert refused.exit_status == 16
+    said = b" ".join(refused.stderr.split())
+    assert b"has no node 99: its voters are 1, its brokers 1; give --node-id" in said
+    assert contents_of(controller) == before
+    assert identity(controller, *args, "--directory-id", ".=new", ".").exit_status & 1
+
+
 def test_a_former_combined_node_as_a_broker_is_still_a_voter(controller: Path) -> None:
     own = properties(controller)
     option = server_properties(controller, log_dirs=str(controller), node_id=str(own.node_id))

@@ -241,15 +241,38 @@ class _Repair(Struct):
         return None if named is None else parse_uuid(named)
 
     def _voter_id(self, directory: LogDirectory, node_id: int) -> tuple[uuid.UUID | None, str]:
-        """The id of the directory with the metadata, by which a controller is known."""
+        """The id of the directory with the metadata, by which a controller is known.
+
+        Raises:
+            UsageProblem: the voters are not known, or the metadata does not have the node.
+        """
         voters = self.evidence.voters.get(directory.path)
         if voters is None:
             raise UsageProblem(
                 f"{directory.path}: the cluster's metadata cannot be read, so the id of this"
                 f" directory is unknown; give --directory-id {directory.path}=ID, or ={NEW}"
             )
+        self._require_known(directory, node_id, voters)
         named = voters.directory_of(node_id)
         return (None, "") if named is None else (parse_uuid(named), "as the voters have")
+
+    def _require_known(self, directory: LogDirectory, node_id: int, voters: LoggedVoters) -> None:
+        """Refuse a node that is neither a voter nor a broker of the metadata in its own directory.
+
+        As that node, the disk of a controller would only observe, and its voter would be missing.
+        """
+        cluster = self.evidence.cluster
+        if cluster is None or not voters.is_dynamic or not voters.voters:
+            return
+        brokers = cluster.log_dirs.keys() | cluster.known_levels.keys()
+        if node_id in voters.voters or node_id in brokers:
+            return
+        path = directory.path
+        raise UsageProblem(
+            f"{path}: the cluster's metadata in it has no node {node_id}: its voters are"
+            f" {_listed(voters.voters)}, its brokers {_listed(brokers)}; give --node-id of the node"
+            f" whose disk this is, or, if node {node_id} is new, --directory-id {path}={NEW}"
+        )
 
     def _taken(self, directory: LogDirectory) -> dict[uuid.UUID, LogDirectory]:
         """The ids that other directories have afterwards."""
@@ -262,6 +285,10 @@ class _Repair(Struct):
             if wanted:
                 taken[wanted] = each
         return taken
+
+
+def _listed(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(nodes))) or "none"
 
 
 def _change(what: str, old: object, new: object) -> Iterable[str]:
