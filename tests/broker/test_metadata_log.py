@@ -134,6 +134,26 @@ def test_a_log_that_ends_before_its_newest_snapshot_is_replaced_by_an_empty_one(
     assert [dropped.loss.records for dropped in outcome.report.dropped] == [12]
 
 
+@pytest.mark.parametrize(("end_offset", "epoch"), [(13, 0), (3, 1)])
+def test_a_directory_for_which_the_log_would_be_deleted_is_refused(
+    tmp_path: Path, end_offset: int, epoch: int
+) -> None:
+    path = partition(tmp_path, snapshot(12, 0))
+    (path / snapshot(end_offset, epoch)).mkdir()
+
+    outcome = loaded(path)
+
+    assert isinstance(outcome, Refusal)
+    assert outcome.file == snapshot(end_offset, epoch)
+
+
+def test_a_directory_for_which_the_log_stays_is_not(tmp_path: Path) -> None:
+    path = partition(tmp_path, snapshot(12, 0))
+    (path / snapshot(6, 0)).mkdir()
+
+    assert isinstance(loaded(path), Recovered)
+
+
 def test_a_log_that_reaches_its_newest_snapshot_is_kept(tmp_path: Path) -> None:
     path = partition(tmp_path, snapshot(12, 0))
 

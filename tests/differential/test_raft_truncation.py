@@ -15,6 +15,7 @@ from builders.java_server import JavaServer
 from builders.json_answers import objects
 from builders.log_directories import write_log_directory, write_partition
 from builders.memory import in_memory
+from builders.trees import contents_of
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName
@@ -57,6 +58,22 @@ def test_copies_of_the_metadata_truncate_as_kafkas_raft_log_does(
                 kinds.add(kind_of(row, side))
             shutil.rmtree(root)
     assert kinds == {"kept", "truncated", "starts over", "fails"}
+
+
+def test_a_directory_with_the_name_of_a_snapshot_deletes_the_log(
+    raft: JavaServer, tmp_path: Path
+) -> None:
+    """Kafka asks for the name only; so kdump leaves such a copy unchanged and says what comes."""
+    copy = write_copy(tmp_path / "a", random.Random(1), [0, 0, 0])
+    (copy / f"{100:020d}-{9:010d}.checkpoint").mkdir()
+    before = contents_of(copy)
+    outcome = run_kdump(["recover", "--partition", METADATA, str(tmp_path / "a")], tmp_path)
+    assert b"a starting node deletes the log" in b" ".join(outcome.stdout.split())
+    assert contents_of(copy) == before
+
+    follower, leader = (shutil.copytree(copy, tmp_path / each / METADATA) for each in "xy")
+    raft.ask_words([str(follower), str(leader)])
+    assert [each.name for each in follower.glob("*.log")] == [f"{100:020d}.log"]
 
 
 def kind_of(row: dict[str, object], side: str) -> str:

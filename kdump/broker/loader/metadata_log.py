@@ -81,6 +81,7 @@ def _in_full(
 def _with_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Refusal:
     """Apply the rules for snapshots."""
     kept: list[MetadataSnapshotName] = []
+    directories: list[MetadataSnapshotName] = []
     gone: list[str] = []
     for name in (*outcome.files, *partition.foreign):
         snapshot = names.parse_metadata_snapshot_name(name)
@@ -97,24 +98,32 @@ def _with_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Ref
                 kept.append(snapshot)
             else:
                 gone.append(name)
-        elif not is_kept and _is_full_directory(partition.path, name):
+        elif is_kept:
+            directories.append(snapshot)  # ``recoverSnapshots`` does not ask what has the name
+        elif _is_full_directory(partition.path, name):
             return Refusal(
                 "a directory that is not empty has the name of a snapshot that is to be deleted",
                 name,
                 "DirectoryNotEmptyException",
             )
-    if outcome.log_start_offset > 0 and not kept:
+    newest = max((*kept, *directories), key=_age, default=None)
+    if newest is not None and newest in directories and _is_ahead(newest, outcome):
+        return Refusal(
+            "a directory has the name of a snapshot past the end of the log: a starting node"
+            " deletes the log for it, and has no metadata then; remove the directory first",
+            str(newest),
+            "refused by kdump",
+        )
+    if outcome.log_start_offset > 0 and newest is None:
         return Refusal(
             f"the log starts at offset {outcome.log_start_offset}, and there is no snapshot of what"
             " was before",
             partition.path.name,
             "IllegalStateException",
         )
-    if kept:
-        newest = max(kept, key=_age)
-        if _is_ahead(newest, outcome):
-            gone.extend(str(snapshot) for snapshot in kept if _age(snapshot) < _age(newest))
-            outcome = _restarted(partition, outcome, newest.end_offset)
+    if newest is not None and _is_ahead(newest, outcome):
+        gone.extend(str(snapshot) for snapshot in kept if _age(snapshot) < _age(newest))
+        outcome = _restarted(partition, outcome, newest.end_offset)
     leftovers = tuple(HandledLeftover(name, LeftoverOutcome.DELETED) for name in gone)
     return replace(
         outcome,
