@@ -291,16 +291,25 @@ class RandomCluster:
                 found[log] = sorted(by_number.values(), key=lambda each: each.first)
         return found
 
-    def coordinators(self) -> dict[TopicPartition, list[CoordinatorEntry]]:
-        """What coordinators wrote."""
-        return {log: [*self._entries(log)] for log in STATES if self.of(log)}
+    def coordinators(
+        self, before_tick: int | None = None
+    ) -> dict[TopicPartition, list[CoordinatorEntry]]:
+        """What coordinators wrote, before a moment if one is given."""
+        found = {}
+        for log in STATES:
+            steps = [
+                each for each in self.of(log) if before_tick is None or each.tick < before_tick
+            ]
+            if steps:
+                found[log] = [*self._entries(steps)]
+        return found
 
-    def _entries(self, log: TopicPartition) -> Iterator[CoordinatorEntry]:
+    def _entries(self, steps: list[Step]) -> Iterator[CoordinatorEntry]:
         from kdump.scan.batches import read_windows
         from kdump.scan.window_records import read_records
         from kdump.target.virtual_directory import BytesSource
 
-        data = b"".join(each.data for each in self.of(log))
+        data = b"".join(each.data for each in steps)
         for window in read_windows(BytesSource(data)):
             for columns in read_records(window):
                 for row in range(columns.count):

@@ -72,6 +72,21 @@ def test_each_part_belongs_to_the_transaction_that_wrote_it() -> None:
         )
 
 
+@settings(max_examples=examples(0.5))
+@given(st.integers(0, 2**32), st.integers(1, 120))
+def test_no_part_belongs_to_an_earlier_transaction_if_the_coordinator_was_read_earlier(
+    seed: int, tick: int
+) -> None:
+    cluster = RandomCluster(seed, most_skew_ms=TICK_MS // 2)
+    number_at = {(each.log, each.offset): each.transaction for each in cluster.steps}
+    for each in find_transactions(cluster.parts(), cluster.coordinators(before_tick=tick)):
+        if each.log is None:
+            continue
+        of_coordinator = [*each.added.values(), each.decided, each.completed]
+        numbers = {number_at[each.log, offset] for offset in of_coordinator if offset is not None}
+        assert {number_at[log, part.first] for log, part in each.parts.items()} <= numbers
+
+
 def test_a_part_that_no_coordinator_knows_is_kept_whole_or_not_at_all() -> None:
     parts = {DATA[0]: [TransactionPart(9, 0, first=4, last=6, marker=8)]}
     (transaction,) = find_transactions(parts, {})

@@ -35,6 +35,8 @@ from kdump.state.transactions.transaction_coordinator import (
 Cuts = Mapping[TopicPartition, int]
 """By log, the first offset that is not kept; a log without one is kept as a whole."""
 
+_OWN_EPOCHS = 2
+"""Since this transaction version, a producer has another epoch in each transaction (KIP-890)."""
 _ENDED = (CoordinatorState.COMPLETE_COMMIT, CoordinatorState.COMPLETE_ABORT)
 
 
@@ -53,6 +55,8 @@ class Transaction(Struct):
         prepared: what that record says; None if there is none.
         completed: the offset of the record that completes it; None if there is none.
         last_ms: the time of the coordinator's last record of it.
+        has_own_epoch: whether no other transaction of its producer has the epoch of its records, as
+            with transaction version 2.
         parts: its records and markers, by log.
     """
 
@@ -66,7 +70,13 @@ class Transaction(Struct):
     prepared: CoordinatorTransaction | None = None
     completed: int | None = None
     last_ms: int = 0
+    has_own_epoch: bool = False
     parts: dict[TopicPartition, TransactionPart] = field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its records, if it has its own."""
+        return max(self.epochs) if self.prepared is None else self.prepared.producer_epoch - 1
 
     @property
     def is_commit(self) -> bool:
@@ -154,6 +164,7 @@ def _begun(log: TopicPartition, state: CoordinatorTransaction) -> Transaction:
 
 def _take(transaction: Transaction, offset: int, state: CoordinatorTransaction) -> None:
     transaction.timeout_ms, transaction.last_ms = state.timeout_ms, state.last_change_ms
+    transaction.has_own_epoch = state.client_transaction_version >= _OWN_EPOCHS
     if state.state is CoordinatorState.ONGOING:
         transaction.epochs.add(state.producer_epoch)
         for partition in state.partitions:
@@ -178,9 +189,21 @@ def _unmatched(
     its coordinator knows. With transaction version 2, each has an epoch of its own. Otherwise the
     order tells. Where a marker may not be written yet, or was written twice, the times have to:
     they do if the clocks of brokers differ by less than a producer's transaction lasts.
+
+    A backup beside brokers stores the coordinator's log before the others: their last parts may be
+    of later transactions.
     """
     candidates = [each for each in known if log in each.added]
-    for number in reversed(range(len(parts))):
+    count = _count_of_known(parts, candidates)
+    yield from (each for each in parts[count:] if not each.is_empty)
+    if candidates and _count_of_ended(parts, candidates) < count:
+        part = parts[count - 1]
+        if part.marker is not None:  # decided after the coordinator's log was read
+            last = candidates.pop()
+            count -= 1
+            if not part.is_empty:
+                last.parts[log] = part
+    for number in reversed(range(count)):
         part = parts[number]
         before = parts[number - 1] if number else None
         at = _last_that_fits(part, candidates)
@@ -199,6 +222,45 @@ def _unmatched(
         if not part.is_empty:
             candidates[at].parts[log] = part
         del candidates[at:]
+
+
+def _count_of_known(parts: Sequence[TransactionPart], candidates: Sequence[Transaction]) -> int:
+    """How many parts come before those of transactions that the coordinator's log lacks."""
+    if not candidates:
+        return len(parts)
+    *earlier, last = candidates
+    if last.prepared is None:
+        return min(_count_of_ended(parts, candidates) + 1, len(parts))
+    if last.has_own_epoch:
+        return sum(each.producer_epoch - each.is_empty <= last.epoch for each in parts)
+    fitting = [
+        number for number, each in enumerate(parts) if each.marker is not None and _fits(each, last)
+    ]
+    decided_ms = last.prepared.last_change_ms
+    if last.completed is not None:
+        found = sorted(
+            fitting,
+            key=lambda each: max(
+                decided_ms - parts[each].marker_ms, parts[each].marker_ms - last.last_ms, 0
+            ),
+        )
+    elif earlier:
+        found = [each for each in fitting if _is_of_later(parts[each], earlier[-1], last)]
+    else:
+        found = [each for each in fitting if parts[each].marker_ms >= decided_ms]
+    return found[0] + 1 if found else len(parts)
+
+
+def _count_of_ended(parts: Sequence[TransactionPart], candidates: Sequence[Transaction]) -> int:
+    """How many parts come before that of the last transaction, if it is not decided."""
+    *earlier, last = candidates
+    if last.prepared is not None:
+        return len(parts)
+    if last.has_own_epoch:
+        return sum(each.producer_epoch - each.is_empty < last.epoch for each in parts)
+    if earlier:
+        return _count_of_known(parts, earlier)
+    return sum(each.marker is not None and each.marker_ms <= last.last_ms for each in parts)
 
 
 def _last_that_fits(part: TransactionPart, candidates: Sequence[Transaction]) -> int | None:
