@@ -13,31 +13,17 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from builders.waiting import until
 from kdump.engine.spark_installation import find_java, find_spark
 from kdump.engine.spark_java import JVM_OPTIONS
 
-_PATIENCE_SECONDS: Final = 240
-_POLL_SECONDS: Final = 0.02
 _LISTENS: Final = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED: Final = re.compile(r"Successfully registered with master")
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    """Wait for a state.
-
-    Raises:
-        AssertionError: it does not come.
-    """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"not within {_PATIENCE_SECONDS} s: {what}"
-        time.sleep(_POLL_SECONDS)
 
 
 class _Daemon:

@@ -26,8 +26,8 @@ from builders.cluster_nodes import ALONE, Node
 from builders.kraft_cluster import KraftCluster
 from builders.memory import in_memory
 from builders.ports import HOST
-from builders.spark_standalone import until
 from builders.streamed_log import StreamedLog
+from builders.waiting import until
 
 pytestmark = [ON_BOTH_KAFKAS, pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 

@@ -21,8 +21,9 @@ import pytest
 from builders.cluster_logs import write_cluster_logs
 from builders.compactable_directories import NOW_MS
 from builders.in_process import run_kdump
-from builders.spark_standalone import StandaloneCluster, kill_machine, start_kdump, until
+from builders.spark_standalone import StandaloneCluster, kill_machine, start_kdump
 from builders.trees import contents_of
+from builders.waiting import until
 from kdump.formats.names import LOCK_FILE, FileStage
 
 pytestmark = pytest.mark.soak
