@@ -74,12 +74,14 @@ def partition_change_record(
     replicas: Sequence[int] | None = None,
     directories: Sequence[int] | None = None,
     isr: Sequence[int] | None = None,
+    leader: int | None = None,
 ) -> bytes:
     """Encode a change to some fields of a partition."""
     tagged = [
         bytes([tag, len(content)]) + content
         for tag, content in (
             (0, None if isr is None else _numbers(isr)),
+            (1, None if leader is None else struct.pack(">i", leader)),
             (2, None if replicas is None else _numbers(replicas)),
             (8, None if directories is None else _ids(directories)),
         )

@@ -572,6 +572,73 @@ def test_a_replica_that_gets_in_sync_meanwhile_has_what_was_acknowledged(
     assert len(offsets(new / "__cluster_metadata-0")) == 4
 
 
+@pytest.fixture
+def disks(locked_dir: Path) -> dict[int, Path]:
+    """Return the log directories of brokers 7 and 8, each with a replica of a partition."""
+    found = {node: locked_dir / f"b{node}" for node in (7, 8)}
+    for node, disk in found.items():
+        write_log_directory(disk, clean=False)
+        properties = disk / names.META_PROPERTIES
+        text = properties.read_text().replace("node.id=7", f"node.id={node}")
+        properties.write_text(text.replace("=V1d", f"=V{node}d"))
+        (disk / "t-0").mkdir()
+    return found
+
+
+@pytest.mark.parametrize("leaders", [(7,), (8,), (7, 8), (8, 7), (7, 8, 7), (8, 7, 8)], ids=str)
+@pytest.mark.parametrize("moves", [False, True], ids=["stays", "moves"])
+def test_the_leader_has_all_that_the_other_has(
+    leaders: tuple[int, ...],
+    moves: bool,
+    disks: dict[int, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both replicas grow after each reading, others lead meanwhile, and one may move."""
+    monkeypatch.setattr("kdump.jobs.backup.living_backup.wait", lambda _: None)
+    second = disks[8].with_name("b8-d2")
+    write_log_directory(second, clean=False)
+    shutil.copy(disks[8] / names.META_PROPERTIES, second)
+    replicas = {node: disk / "t-0" for node, disk in disks.items()}
+    end = 0
+    metadata = [topic_record("t", 1), partition_record(1, 0, [7, 8], [], leader=leaders[0])]
+    later = [partition_change_record(1, 0, leader=leader) for leader in leaders[1:]]
+
+    def grow() -> None:
+        nonlocal end
+        for path in replicas.values():
+            write_log(path, 0, end, end + 5)
+        end += 5
+
+    store = LivingDirectory.store
+
+    def stored(self: LivingDirectory, is_wanted: Callable[[PartitionPlace], bool]) -> None:
+        store(self, is_wanted)
+        grow()
+        is_read = "t-0" in self.stored and self.root.name == disks[8].name
+        if moves and is_read and replicas[8].parent == disks[8]:
+            replicas[8] = replicas[8].rename(second / "t-0")
+        if "t-0" in self.stored and later:
+            metadata.append(later.pop(0))
+            for disk in disks.values():
+                shutil.rmtree(disk / "__cluster_metadata-0")
+                write_metadata_log(disk, metadata)
+
+    grow()
+    for disk in disks.values():
+        write_metadata_log(disk, metadata)
+    monkeypatch.setattr(LivingDirectory, "store", stored)
+    result = backed_up(
+        [*disks.values(), second], tmp_path / "repo", lambda: None, NOW_MS, ReadAs.LIVING
+    )
+    assert not later
+    assert (replicas[8].parent == second) == moves
+    into = [tmp_path / f"new-{each}" for each in (7, 8, "8-d2")]
+    restored(tmp_path / "repo", result, *into)
+    of_7, of_8 = (len(offsets(each / "t-0")) for each in into if (each / "t-0").exists())
+    assert (of_7 >= of_8) if leaders[-1] == 7 else (of_8 >= of_7)
+
+
 def test_a_topic_that_is_created_again_before_the_metadata_is_stored_as_they_know_it(
     locked_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,10 +6,18 @@ then. What changed meanwhile is read again; what was stored of it need not be.
 
 Partitions are read one after the other. So those whose records say something of others come first:
 committed offsets are then never past the end of a log. The cluster's metadata come last: they know
-every topic that is stored, and every leader epoch. A replica that they have got in sync meanwhile
-may be stored as it was before that, without what was acknowledged by then: as leader, it would take
-that from the others. And a topic may have been deleted, and created again: a broker that starts
-makes strays of the replicas of the old one. So both are stored again, and then the metadata.
+every topic that is stored, and every leader epoch.
+
+A broker that starts leads what the metadata say before the controllers know that it was away, in
+the same leader epoch: it may append where others have records already, and nobody finds out. So of
+each partition, the replica that leads is stored last: it has all that the others have.
+
+A replica that the metadata have got in sync meanwhile may be stored as it was before that, without
+what was acknowledged by then: as leader, it would take that from the others. One that leads by now
+may lack what the others have. And a topic may have been deleted, and created again: a broker that
+starts makes strays of the replicas of the old one. So all of them are stored again, with the leader
+last, and then the metadata.
+
 Checkpoints were read before all of them, and say no more than what is stored. Only how far the
 cleaner has come is read with each partition: logs whose checkpoint is older cannot be compared.
 """
@@ -174,9 +182,8 @@ def back_up_living(
         brokers[each.directory.cluster_id, each.directory.node_id].append(each)
     images = _images(directories)
     wanted = {place.topic_partition for each in directories for place in each.places.values()}
-    _store_data([(each, each.places.keys()) for each in directories])
-    for of_broker in brokers.values():
-        _store_moved(of_broker, wanted)
+    _store_data([(each, each.places.keys()) for each in directories], images)
+    _store_moved([*brokers.values()], wanted, images)
     for each in directories:
         each.store(_is_metadata)
     _store_outdated([*brokers.values()], wanted, images)
@@ -185,25 +192,60 @@ def back_up_living(
     return {each.root: each.ended() for each in directories}
 
 
-def _store_data(chosen: Sequence[tuple[LivingDirectory, Collection[str]]]) -> None:
-    """Store partitions by the names of their directories, first those that tell of others."""
+def _store_data(chosen: Sequence[tuple[LivingDirectory, Collection[str]]], images: _Images) -> None:
+    """Store partitions by the names of their directories, first those that tell of others.
+
+    Args:
+        images: the metadata, which say whose replica leads: it comes last.
+    """
+    led = [each.led(images) for each, _ in chosen]
     for topic in (*_FIRST, None):
-        for each, those in chosen:
-            each.store(functools.partial(_is_chosen, topic, those))
+        for leads in (False, True):
+            for (each, those), of_leader in zip(chosen, led, strict=True):
+                each.store(functools.partial(_is_chosen, topic, those, of_leader, leads))
 
 
 def _store_moved(
-    directories: Sequence[LivingDirectory], wanted: Collection[TopicPartition]
+    brokers: Sequence[Sequence[LivingDirectory]],
+    wanted: Collection[TopicPartition],
+    images: _Images,
 ) -> None:
-    """Store the partitions that a broker has moved to another of its log directories meanwhile."""
+    """Store what brokers have moved to another log directory meanwhile, then who leads it, again.
+
+    Args:
+        brokers: the directories of each.
+        wanted: the partitions that were there before.
+        images: the metadata, which say whose replica leads.
+    """
+    for _ in range(ATTEMPTS):
+        moved = {key for of_broker in brokers for key in _store_missing(of_broker, wanted)}
+        if not moved:
+            return
+        _store_data(
+            [
+                (each, each.leave(functools.partial(_is_one_of, moved & each.led(images))))
+                for of_broker in brokers
+                for each in of_broker
+            ],
+            images,
+        )
+
+
+def _store_missing(
+    directories: Sequence[LivingDirectory], wanted: Collection[TopicPartition]
+) -> set[TopicPartition]:
+    """Store the partitions that a broker has moved meanwhile; returns which."""
+    found = set[TopicPartition]()
     for attempt in range(ATTEMPTS):
         missing = _missing(directories, wanted)
         if not missing:
             break
+        found |= missing
         wait(attempt)
         is_missing = functools.partial(_is_one_of, missing)
         for each in directories:
             each.store(is_missing)
+    return found
 
 
 def _store_outdated(
@@ -213,7 +255,7 @@ def _store_outdated(
 ) -> None:
     """Store the replicas again that the metadata know otherwise, then the metadata.
 
-    They got in sync while they were stored, or are of a topic that was deleted.
+    They got in sync or were elected while they were stored, or are of a topic that was deleted.
 
     Args:
         brokers: the directories of each.
@@ -224,7 +266,10 @@ def _store_outdated(
     first = images
     for attempt in range(ATTEMPTS):
         now = _images(directories)
-        outdated = [[*each.joined(images, now), *each.replaced(first, now)] for each in directories]
+        outdated = [
+            {*each.joined(images, now), *each.elected(images, now), *each.replaced(first, now)}
+            for each in directories
+        ]
         keys = {key for found in outdated for key in found}
         if not keys:
             return
@@ -235,21 +280,24 @@ def _store_outdated(
             chosen = [(each, each.leave(_is_data)) for each in directories]
         else:
             chosen = [
-                (each, each.leave(functools.partial(_is_one_of, found)))
+                (each, each.leave(functools.partial(_is_one_of, found | keys & each.led(now))))
                 for each, found in zip(directories, outdated, strict=True)
             ]
-        _store_data(chosen)
-        for of_broker in brokers:
-            _store_moved(of_broker, wanted)
+        _store_data(chosen, now)
+        _store_moved(brokers, wanted, now)
         for each in directories:
             each.leave(_is_metadata)
             each.store(_is_metadata)
     now = _images(directories)
     for each in directories:
         each.unreadable += [
-            f"{each.root / str(key)}: its replica got in sync each time it was read,"
+            f"{each.root / str(key)}: its replica {what} each time it was read,"
             f" {ATTEMPTS} times; run this again when its broker has caught up"
-            for key in each.joined(images, now)
+            for what, found in (
+                ("got in sync", each.joined(images, now)),
+                ("became the leader", each.elected(images, now)),
+            )
+            for key in found
         ]
         each.leave(functools.partial(_is_one_of, each.replaced(first, now)))
 
@@ -309,9 +357,16 @@ def _is_one_of(keys: Collection[TopicPartition], place: PartitionPlace) -> bool:
     return place.topic_partition in keys
 
 
-def _is_chosen(topic: str | None, chosen: Collection[str], place: PartitionPlace) -> bool:
-    is_of = _is_data(place) if topic is None else place.topic_partition.topic == topic
-    return is_of and place.name in chosen
+def _is_chosen(
+    topic: str | None,
+    chosen: Collection[str],
+    led: Collection[TopicPartition],
+    leads: bool,
+    place: PartitionPlace,
+) -> bool:
+    key = place.topic_partition
+    is_of = _is_data(place) if topic is None else key.topic == topic
+    return is_of and place.name in chosen and (key in led) == leads
 
 
 def _is_in_sync(image: ClusterImage, key: TopicPartition, node_id: int) -> bool:
@@ -418,6 +473,17 @@ class LivingDirectory(DirectoryBackup):
             for key in sorted(self.live)
             if _is_in_sync(now, key, node_id) and not _is_in_sync(then, key, node_id)
         ]
+
+    def led(self, images: _Images) -> set[TopicPartition]:
+        """The partitions whose leader is the broker of the directory."""
+        image, node_id = images.get(self.directory.cluster_id), self.directory.node_id
+        if image is None or node_id is None:
+            return set()
+        return {key for key, each in image.assignments if each.leader == node_id}
+
+    def elected(self, before: _Images, after: _Images) -> set[TopicPartition]:
+        """The partitions whose stored replica leads, and did not before."""
+        return (self.led(after) - self.led(before)) & self.live
 
     def replaced(self, before: _Images, after: _Images) -> list[TopicPartition]:
         """The partitions whose stored replica is of a topic that was deleted meanwhile.
