@@ -394,8 +394,8 @@ def restored_events(request: RestoreRequest, result: RestoreResult) -> Iterator[
         what += f"; {counted(result.kept_files, 'file')} were restored before"
     lines = [what]
     if request.log_dir.damaged_files:
-        damaged = counted(request.log_dir.damaged_files, "file")
-        lines.append(f"{damaged} damaged when they were backed up, and restored so")
+        damaged = counted(request.log_dir.damaged_files, "damaged file")
+        lines.append(f"{damaged}, restored as stored")
     if request.log_dir.is_in_use:
         lines.append(
             f"{request.into}: as its broker would have left it if it had been killed: a broker"
