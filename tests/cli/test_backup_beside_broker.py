@@ -42,7 +42,7 @@ from kdump.formats.checkpoints import (
     encode_leader_epoch_checkpoint,
     encode_offset_checkpoint,
 )
-from kdump.formats.names import FileKind
+from kdump.formats.names import FileKind, TopicPartition
 from kdump.formats.partition_metadata import (
     PartitionMetadata,
     decode_partition_metadata,
@@ -637,6 +637,50 @@ def test_the_leader_has_all_that_the_other_has(
     restored(tmp_path / "repo", result, *into)
     of_7, of_8 = (len(offsets(each / "t-0")) for each in into if (each / "t-0").exists())
     assert (of_7 >= of_8) if leaders[-1] == 7 else (of_8 >= of_7)
+
+
+@pytest.mark.parametrize("cleaned", [7, 8])
+@pytest.mark.parametrize("leader", [7, 8])
+def test_a_replica_has_what_came_before_another_was_cleaned(
+    leader: int,
+    cleaned: int,
+    disks: dict[int, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else, as leader, it takes the later values for which the other has lost the earlier."""
+    monkeypatch.setattr("kdump.jobs.backup.living_backup.wait", lambda _: None)
+    created = [topic_record("t", 1), partition_record(1, 0, [7, 8], [], leader=leader)]
+    for disk in disks.values():
+        write_metadata_log(disk, created)
+        write_log(disk / "t-0", 0, 0, 10)
+    store = LivingDirectory.store
+    changes = [True]
+
+    def stored(self: LivingDirectory, is_wanted: Callable[[PartitionPlace], bool]) -> None:
+        store(self, is_wanted)
+        if "t-0" in self.stored and changes:
+            changes.pop()
+            for disk in disks.values():
+                write_log(disk / "t-0", 0, 10, 40)
+            path = disks[cleaned] / "t-0"
+            for each in path.glob(f"{0:020d}.*"):
+                each.unlink()
+            write_log(path, 0, 28, 30)
+            last = b"".join(batch([record(each)]) for each in range(30, 40))
+            file(path, 30, FileKind.LOG).write_bytes(last)
+            checkpoint = encode_offset_checkpoint([OffsetEntry(TopicPartition("t", 0), 30)])
+            (disks[cleaned] / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(checkpoint)
+
+    monkeypatch.setattr(LivingDirectory, "store", stored)
+    result = backed_up([*disks.values()], tmp_path / "repo", lambda: None, NOW_MS, ReadAs.LIVING)
+    assert not changes
+    into = [tmp_path / f"new-{each}" for each in disks]
+    restored(tmp_path / "repo", result, *into)
+    ends = [offsets(each / "t-0")[-1] + 1 for each in into]
+    bases = [[int(each.stem) for each in (path / "t-0").glob("*.log")] for path in into]
+    is_cleaned = 30 in bases[[*disks].index(cleaned)]
+    assert min(ends) >= (30 if is_cleaned else 10)
 
 
 def test_a_topic_that_is_created_again_before_the_metadata_is_stored_as_they_know_it(

@@ -14,9 +14,11 @@ each partition, the replica that leads is stored last: it has all that the other
 
 A replica that the metadata have got in sync meanwhile may be stored as it was before that, without
 what was acknowledged by then: as leader, it would take that from the others. One that leads by now
-may lack what the others have. And a topic may have been deleted, and created again: a broker that
-starts makes strays of the replicas of the old one. So all of them are stored again, with the leader
-last, and then the metadata.
+may lack what the others have. One that ends before another was cleaned lacks the later values for
+which the other lost earlier ones: as leader, it would have them truncated there, and then the other
+has neither. And a topic may have been deleted, and created again: a broker that starts makes strays
+of the replicas of the old one. So all of them are stored again, with the leader last, and then the
+metadata.
 
 Checkpoints were read before all of them, and say no more than what is stored. Only how far the
 cleaner has come is read with each partition: logs whose checkpoint is older cannot be compared.
@@ -131,6 +133,7 @@ class _StoredPartition(NamedTuple):
         place: where it was found.
         identity: of its directory.
         end: where what is stored of its log ends; None without a log.
+        last_base_offset: of its last segment, which is never cleaned.
         left_out: what is not stored, by path, and why.
         cleaned_to: where the cleaner had come to; None if its checkpoint has no such line.
     """
@@ -138,6 +141,7 @@ class _StoredPartition(NamedTuple):
     place: PartitionPlace
     identity: _Identity
     end: StoredEnd | None
+    last_base_offset: int
     left_out: Mapping[str, str]
     cleaned_to: int | None
 
@@ -268,7 +272,8 @@ def _store_outdated(
         now = _images(directories)
         outdated = [
             {*each.joined(images, now), *each.elected(images, now), *each.replaced(first, now)}
-            for each in directories
+            | outrun
+            for each, outrun in zip(directories, _outrun(directories, now), strict=True)
         ]
         keys = {key for found in outdated for key in found}
         if not keys:
@@ -289,17 +294,42 @@ def _store_outdated(
             each.leave(_is_metadata)
             each.store(_is_metadata)
     now = _images(directories)
-    for each in directories:
+    for each, outrun in zip(directories, _outrun(directories, now), strict=True):
         each.unreadable += [
             f"{each.root / str(key)}: its replica {what} each time it was read,"
             f" {ATTEMPTS} times; run this again when its broker has caught up"
             for what, found in (
                 ("got in sync", each.joined(images, now)),
                 ("became the leader", each.elected(images, now)),
+                ("ended before another was cleaned", sorted(outrun)),
             )
             for key in found
         ]
         each.leave(functools.partial(_is_one_of, each.replaced(first, now)))
+
+
+def _outrun(directories: Sequence[LivingDirectory], images: _Images) -> list[set[TopicPartition]]:
+    """The partitions whose stored replica ends before another was cleaned, though it is in sync.
+
+    Returns:
+        Those of each directory.
+    """
+    cleaned: dict[tuple[str | None, TopicPartition], int] = defaultdict(int)
+    for each in directories:
+        for key, offset in each.cleaned().items():
+            of_cluster = each.directory.cluster_id, key
+            cleaned[of_cluster] = max(offset, cleaned[of_cluster])
+    found = []
+    for each in directories:
+        ends, in_sync = each.ends(), each.in_sync(images)
+        found.append(
+            {
+                key
+                for key in in_sync & ends.keys()
+                if ends[key] < cleaned.get((each.directory.cluster_id, key), 0)
+            }
+        )
+    return found
 
 
 def _images(directories: Iterable[LivingDirectory]) -> _Images:
@@ -367,11 +397,6 @@ def _is_chosen(
     key = place.topic_partition
     is_of = _is_data(place) if topic is None else key.topic == topic
     return is_of and place.name in chosen and (key in led) == leads
-
-
-def _is_in_sync(image: ClusterImage, key: TopicPartition, node_id: int) -> bool:
-    found = image.partition(key)
-    return found is not None and node_id in found.in_sync
 
 
 def _topic_ids(images: _Images, cluster_id: str | None) -> set[str]:
@@ -463,16 +488,16 @@ class LivingDirectory(DirectoryBackup):
 
     def joined(self, before: _Images, after: _Images) -> list[TopicPartition]:
         """The partitions whose stored replica is in sync, and was not before."""
-        cluster_id, node_id = self.directory.cluster_id, self.directory.node_id
-        now = after.get(cluster_id)
-        if now is None or node_id is None:
+        if self.directory.cluster_id not in before:
             return []
-        then = before.get(cluster_id, now)
-        return [
-            key
-            for key in sorted(self.live)
-            if _is_in_sync(now, key, node_id) and not _is_in_sync(then, key, node_id)
-        ]
+        return sorted((self.in_sync(after) - self.in_sync(before)) & self.live)
+
+    def in_sync(self, images: _Images) -> set[TopicPartition]:
+        """The partitions whose replica on the broker of the directory is in sync."""
+        image, node_id = images.get(self.directory.cluster_id), self.directory.node_id
+        if image is None or node_id is None:
+            return set()
+        return {key for key, each in image.assignments if node_id in each.in_sync}
 
     def led(self, images: _Images) -> set[TopicPartition]:
         """The partitions whose leader is the broker of the directory."""
@@ -480,6 +505,28 @@ class LivingDirectory(DirectoryBackup):
         if image is None or node_id is None:
             return set()
         return {key for key, each in image.assignments if each.leader == node_id}
+
+    def cleaned(self) -> dict[TopicPartition, int]:
+        """How far stored replicas may have been cleaned: not further than now.
+
+        Raises:
+            OSError: the cleaner's checkpoint cannot be read.
+        """
+        now = self._cleaner_offsets()
+        return {
+            key: min(now[key], each.last_base_offset)
+            for each in self.stored.values()
+            if each.place.state is PartitionState.LIVE
+            and (key := each.place.topic_partition) in now
+        }
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the stored replicas end."""
+        return {
+            each.place.topic_partition: 0 if each.end is None else each.end.offset
+            for each in self.stored.values()
+            if each.place.state is PartitionState.LIVE
+        }
 
     def elected(self, before: _Images, after: _Images) -> set[TopicPartition]:
         """The partitions whose stored replica leads, and did not before."""
@@ -584,7 +631,12 @@ class LivingDirectory(DirectoryBackup):
         for each in readings:
             if self._is_kept(each):
                 self.stored[each.place.name] = _StoredPartition(
-                    each.place, each.identity, each.end, _left_out(each), each.cleaned_to
+                    each.place,
+                    each.identity,
+                    each.end,
+                    each.glimpse.last_base_offset or 0,
+                    _left_out(each),
+                    each.cleaned_to,
                 )
             else:
                 del self._directories[each.place.name]
