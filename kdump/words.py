@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 _FIRST_STRAY_BYTE: Final = 0xDC80
@@ -18,6 +19,19 @@ def counted(count: int, one: str, many: str = "") -> str:
         many: its plural; ``one`` with an s if not given.
     """
     return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def first_of(things: Collection[object], most: int, count: int | None = None) -> str:
+    """The first of many, and how many more there are: ``a, b and 3 more``.
+
+    Args:
+        things: in the order to name them.
+        most: how many to name.
+        count: how many there are, if not all are given.
+    """
+    named = ", ".join(map(str, itertools.islice(things, most)))
+    more = (len(things) if count is None else count) - most
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def shell_command(words: str, paths: Iterable[object]) -> str:

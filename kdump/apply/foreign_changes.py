@@ -13,6 +13,7 @@ from kdump.apply.journal_record import RecordKind
 from kdump.apply.pinned_directory import status_of
 from kdump.apply.segment_names import CLEANED, SWAP
 from kdump.formats.names import KDUMP_PREFIX
+from kdump.words import first_of
 
 _SHOWN: Final = 5
 
@@ -145,5 +146,4 @@ def _is_as_before(log_dir: Path, path: str, now: str | None, journal: Journal) -
 
 def summarized(changes: list[str]) -> str:
     """Join the first few changes."""
-    more = len(changes) - _SHOWN
-    return ", ".join(changes[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return first_of(changes, _SHOWN)

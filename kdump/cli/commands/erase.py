@@ -31,7 +31,7 @@ from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
-from kdump.words import counted
+from kdump.words import counted, first_of
 
 if TYPE_CHECKING:
     from kdump.cli.output.events import Printer
@@ -265,8 +265,7 @@ def _report_not_selected(
     """Say on standard error which offsets are of no selected partition: a name may be wrong."""
     missing = sorted(records.offsets.keys() - set(selected))
     if missing:
-        more = [f"and {len(missing) - MAX_LISTED} more"] if len(missing) > MAX_LISTED else []
-        listed = " ".join([", ".join(missing[:MAX_LISTED]), *more])
+        listed = first_of(missing, MAX_LISTED)
         write_notice(f"{named.offsets_file}: not among the selected partitions: {listed}")
 
 

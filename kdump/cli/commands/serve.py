@@ -21,7 +21,7 @@ from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC
 from kdump.phases import phase
 from kdump.storage.location import Location
-from kdump.words import counted
+from kdump.words import counted, first_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -370,7 +370,6 @@ def _start_lines(
         if each.log is None
     ]
     if missing:
-        more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-        yield f"  without a replica here: {', '.join(missing[:_MOST_NAMED])}{more}"
+        yield f"  without a replica here: {first_of(missing, _MOST_NAMED)}"
     if cluster.image is None:
         yield "  without the cluster's metadata: no log directory has __cluster_metadata"

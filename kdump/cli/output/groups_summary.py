@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kdump.storage.place_names import TypedName, kdump_command
-from kdump.words import counted
+from kdump.words import counted, first_of
 
 if TYPE_CHECKING:
     from kdump.jobs.groups.coordinator_topics import PartitionCount
@@ -42,13 +42,13 @@ def summary_lines(
     if unknown:
         yield (
             f"lag unknown for {counted(len(unknown), 'partition')}: no replica in these log"
-            f" directories ({_named(sorted(unknown))})"
+            f" directories ({first_of(sorted(unknown), _MOST_NAMED)})"
         )
     apart = {str(each.partition) for each in offsets if each.log and each.log.have_other_ends}
     if apart:
         yield (
             f"replicas of {counted(len(apart), 'partition')} end at different offsets; lag counts"
-            f" to the end of the most advanced one ({_named(sorted(apart))})"
+            f" to the end of the most advanced one ({first_of(sorted(apart), _MOST_NAMED)})"
         )
     uncertain = {
         str(log.replica.partition.path)
@@ -122,7 +122,7 @@ def missing_lines(topic: str, found: PartitionCount, what: str) -> Iterator[str]
 
 
 def _partitions(numbers: Sequence[int], count: int) -> str:
-    return f"partition{'' if count == 1 else 's'} {_named([*map(str, numbers)], count)}"
+    return f"partition{'' if count == 1 else 's'} {first_of(numbers, _MOST_NAMED, count)}"
 
 
 def _replica_lines(report: GroupsReport, paths: Sequence[Location]) -> Iterator[str]:
@@ -148,10 +148,3 @@ def _replica_lines(report: GroupsReport, paths: Sequence[Location]) -> Iterator[
 def _topic_of(replica: Replica) -> str | None:
     key = replica.partition.topic_partition
     return None if key is None else key.topic
-
-
-def _named(names: Sequence[str], count: int | None = None) -> str:
-    """Names, the first ones of many; ``count`` is how many there are if not all are given."""
-    shown = ", ".join(names[:_MOST_NAMED])
-    more = (len(names) if count is None else count) - _MOST_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown

@@ -16,7 +16,7 @@ from kdump.jobs.verify.finding_row import FINDING
 from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
 from kdump.rows.row_type import FLAG, INTEGER, TEXT, Field, JsonAnswer, RowType, list_of
 from kdump.storage.location import Location
-from kdump.words import counted, shell_command
+from kdump.words import counted, first_of, shell_command
 
 if TYPE_CHECKING:
     from kdump.check.assigned_nodes import OtherNode
@@ -238,11 +238,9 @@ def _alone_lines(alone: Sequence[str] | None, node: NodeIdentity) -> Iterator[st
             )
         return
     if alone:
-        shown = ", ".join(alone[:_SHOWN_PARTITIONS])
-        more = len(alone) - _SHOWN_PARTITIONS
         yield (
             f"{counted(len(alone), 'partition')} without another replica in sync, and in none of"
-            f" these directories: {shown}{f' and {more} more' if more > 0 else ''}"
+            f" these directories: {first_of(alone, _SHOWN_PARTITIONS)}"
         )
         yield (
             "do not start the broker yet: it would lead them with empty logs, and other replicas"

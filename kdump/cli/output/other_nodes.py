@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.events import Event, Printer
 from kdump.rows.row_type import COUNT, INTEGER, Field, RowType
-from kdump.words import counted
+from kdump.words import counted, first_of
 
 if TYPE_CHECKING:
     from kdump.jobs.known_cluster import OtherNodes
@@ -66,7 +66,4 @@ def _lines(found: OtherNodes) -> Iterator[str]:
 
 
 def _named(noun: str, node_ids: Collection[int]) -> str:
-    shown = ", ".join(map(str, [*node_ids][:_MOST_NAMED]))
-    if (more := len(node_ids) - _MOST_NAMED) > 0:
-        shown += f" and {more} more"
-    return f"{noun}{'' if len(node_ids) == 1 else 's'} {shown}"
+    return f"{noun}{'' if len(node_ids) == 1 else 's'} {first_of(node_ids, _MOST_NAMED)}"

@@ -26,7 +26,7 @@ from kdump.rows.row_type import (
     RowType,
     one_of,
 )
-from kdump.words import counted, shell_command
+from kdump.words import counted, first_of, shell_command
 
 if TYPE_CHECKING:
     from kdump.jobs.rewind.later_metadata import LaterMetadata
@@ -296,17 +296,15 @@ def report_not_found(path: Location, request: RewindRequest, found: Rewind) -> N
     if given and not_found == len(given):
         write_notice(f"{path}: none of its partitions is in these log directories")
     if found.elsewhere:
-        write_notice(f"{path}: not in these log directories: {_listed(found.elsewhere)}")
+        write_notice(
+            f"{path}: not in these log directories: {first_of(found.elsewhere, MAX_LISTED)}"
+        )
     if found.unknown:
         who = "the cluster's metadata has" if found.has_metadata else "these log directories have"
         what = "partition" if found.has_metadata else "topic"
-        write_notice(f"{path}: {who} no such {what}: {_listed(found.unknown)}; check the name")
-
-
-def _listed(keys: Sequence[TopicPartition]) -> str:
-    more = len(keys) - MAX_LISTED
-    listed = ", ".join(map(str, keys[:MAX_LISTED]))
-    return f"{listed} and {more} more" if more > 0 else listed
+        write_notice(
+            f"{path}: {who} no such {what}: {first_of(found.unknown, MAX_LISTED)}; check the name"
+        )
 
 
 def _replica_row(request: RewindRequest, found: Rewind, replica: RewoundReplica) -> dict[str, Any]:

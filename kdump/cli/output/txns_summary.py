@@ -14,7 +14,7 @@ from kdump.state.transactions.transaction_coordinator import (
     CoordinatorState,
     CoordinatorTransaction,
 )
-from kdump.words import counted
+from kdump.words import counted, first_of
 
 _PATTERN: Final = frozenset("*?[")
 _LONGEST_NAME: Final = 60
@@ -215,7 +215,4 @@ def _about_missing(shown: ShownTransactions, *, is_needed: bool) -> Iterator[str
 
 def _listed(names: Iterable[str]) -> str:
     """Some of the names, and how many more there are."""
-    found = list(dict.fromkeys(names))
-    shown = ", ".join(found[:_MOST_LISTED])
-    more = len(found) - _MOST_LISTED
-    return shown if more <= 0 else f"{shown} and {more} more"
+    return first_of(dict.fromkeys(names), _MOST_LISTED)

@@ -19,7 +19,7 @@ from kdump.state.metadata.cluster_plan import Source, SourceKind
 from kdump.state.metadata.disk_collection import ClaimedPartition, TopicClaim
 from kdump.state.metadata.metadata_entities import PartitionRegistration
 from kdump.state.metadata.metadata_image import LOG_BEGIN, EntityKind, MetadataImage
-from kdump.words import counted
+from kdump.words import counted, first_of
 
 MOST_PARTITIONS: Final = 1_000_000
 """A topic with more is taken for a forged or damaged collection."""
@@ -479,6 +479,5 @@ _SHOWN_PLACES: Final = 3
 def _places(replicas: Iterable[DiskReplica]) -> str:
     """Which directories these are: ``2 directories (node 1 /data/a-0, node 2 /data/a-0)``."""
     places = sorted(f"{place_of(each.directory)}/{each.partition.directory}" for each in replicas)
-    shown = ", ".join(places[:_SHOWN_PLACES])
-    more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
-    return f"{counted(len(places), 'directory', 'directories')} ({shown}{more})"
+    shown = first_of(places, _SHOWN_PLACES)
+    return f"{counted(len(places), 'directory', 'directories')} ({shown})"
