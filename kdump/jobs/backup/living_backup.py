@@ -74,7 +74,7 @@ from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.phases import phase
 from kdump.repository.repository_writer import RepositoryWriter
 from kdump.scan.source import read_at
-from kdump.state.metadata.cluster import ClusterImage, read_newest_image
+from kdump.state.metadata.cluster import ClusterImage, ClusterPartition, read_newest_image
 from kdump.storage.entries import EntryKind, is_file_name
 from kdump.storage.file_status import FileStatus, file_status
 from kdump.storage.gentle_disk import gently
@@ -259,7 +259,8 @@ def _store_outdated(
 ) -> None:
     """Store the replicas again that the metadata know otherwise, then the metadata.
 
-    They got in sync or were elected while they were stored, or are of a topic that was deleted.
+    They got in sync or were elected while they were stored, end before another was cleaned, or are
+    of a topic that was deleted.
 
     Args:
         brokers: the directories of each.
@@ -271,8 +272,9 @@ def _store_outdated(
     for attempt in range(ATTEMPTS):
         now = _images(directories)
         outdated = [
-            {*each.joined(images, now), *each.elected(images, now), *each.replaced(first, now)}
-            | outrun
+            outrun.union(
+                each.joined(images, now), each.elected(images, now), each.replaced(first, now)
+            )
             for each, outrun in zip(directories, _outrun(directories, now), strict=True)
         ]
         keys = {key for found in outdated for key in found}
@@ -301,9 +303,9 @@ def _store_outdated(
             for what, found in (
                 ("got in sync", each.joined(images, now)),
                 ("became the leader", each.elected(images, now)),
-                ("ended before another was cleaned", sorted(outrun)),
+                ("ended before another was cleaned", outrun),
             )
-            for key in found
+            for key in sorted(found)
         ]
         each.leave(functools.partial(_is_one_of, each.replaced(first, now)))
 
@@ -461,7 +463,13 @@ class LivingDirectory(DirectoryBackup):
     @property
     def live(self) -> set[TopicPartition]:
         """The partitions that have a stored replica, one that is in use."""
-        return _live(each.place for each in self.stored.values())
+        return {each.place.topic_partition for each in self._in_use()}
+
+    def _in_use(self) -> Iterator[_StoredPartition]:
+        """The stored partitions that are in use."""
+        for each in self.stored.values():
+            if each.place.state is PartitionState.LIVE:
+                yield each
 
     def leave_replaced(self) -> None:
         """Leave out topics that were created again: the new ones are to be stored."""
@@ -486,25 +494,30 @@ class LivingDirectory(DirectoryBackup):
             del self.stored[name], self._directories[name]
         return found
 
-    def joined(self, before: _Images, after: _Images) -> list[TopicPartition]:
+    def joined(self, before: _Images, after: _Images) -> set[TopicPartition]:
         """The partitions whose stored replica is in sync, and was not before."""
         if self.directory.cluster_id not in before:
-            return []
-        return sorted((self.in_sync(after) - self.in_sync(before)) & self.live)
+            return set()
+        return (self.in_sync(after) - self.in_sync(before)) & self.live
+
+    def elected(self, before: _Images, after: _Images) -> set[TopicPartition]:
+        """The partitions whose stored replica leads, and did not before."""
+        return (self.led(after) - self.led(before)) & self.live
 
     def in_sync(self, images: _Images) -> set[TopicPartition]:
         """The partitions whose replica on the broker of the directory is in sync."""
-        image, node_id = images.get(self.directory.cluster_id), self.directory.node_id
-        if image is None or node_id is None:
-            return set()
-        return {key for key, each in image.assignments if node_id in each.in_sync}
+        node_id = self.directory.node_id
+        return {key for key, each in self._assignments(images) if node_id in each.in_sync}
 
     def led(self, images: _Images) -> set[TopicPartition]:
         """The partitions whose leader is the broker of the directory."""
-        image, node_id = images.get(self.directory.cluster_id), self.directory.node_id
-        if image is None or node_id is None:
-            return set()
-        return {key for key, each in image.assignments if each.leader == node_id}
+        node_id = self.directory.node_id
+        return {key for key, each in self._assignments(images) if each.leader == node_id}
+
+    def _assignments(self, images: _Images) -> Iterable[tuple[TopicPartition, ClusterPartition]]:
+        """What the metadata say of the partitions, if they and the broker are known."""
+        image = images.get(self.directory.cluster_id)
+        return () if image is None or self.directory.node_id is None else image.assignments
 
     def cleaned(self) -> dict[TopicPartition, int]:
         """How far stored replicas may have been cleaned: not further than now.
@@ -515,22 +528,16 @@ class LivingDirectory(DirectoryBackup):
         now = self._cleaner_offsets()
         return {
             key: min(now[key], each.last_base_offset)
-            for each in self.stored.values()
-            if each.place.state is PartitionState.LIVE
-            and (key := each.place.topic_partition) in now
+            for each in self._in_use()
+            if (key := each.place.topic_partition) in now
         }
 
     def ends(self) -> dict[TopicPartition, int]:
         """Where the stored replicas end."""
         return {
             each.place.topic_partition: 0 if each.end is None else each.end.offset
-            for each in self.stored.values()
-            if each.place.state is PartitionState.LIVE
+            for each in self._in_use()
         }
-
-    def elected(self, before: _Images, after: _Images) -> set[TopicPartition]:
-        """The partitions whose stored replica leads, and did not before."""
-        return (self.led(after) - self.led(before)) & self.live
 
     def replaced(self, before: _Images, after: _Images) -> list[TopicPartition]:
         """The partitions whose stored replica is of a topic that was deleted meanwhile.

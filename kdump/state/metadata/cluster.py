@@ -41,19 +41,19 @@ class ClusterPartition(Struct, frozen=True):
         replicas: node ids.
         directories: id of the log directory on each node, as Kafka writes it; empty if the cluster
             does not know.
-        leader: the node whose replica leads it; -1 if none does.
+        leader: the node whose replica leads it; None if none does.
         in_sync: the nodes whose replicas have all committed records, or were last known to.
     """
 
     replicas: tuple[int, ...]
     directories: tuple[str, ...] = ()
-    leader: int = -1
+    leader: int | None = None
     in_sync: tuple[int, ...] = ()
 
     @property
     def is_leaderless(self) -> bool:
         """Whether no replica leads it."""
-        return self.leader == -1
+        return self.leader is None
 
     def is_alone_in_sync(self, node_id: int) -> bool:
         """Whether a node has the only replica in sync."""
@@ -201,13 +201,13 @@ def _refuse(_offset: int, _what: str) -> None:
 
 def cluster_partition(registration: PartitionRegistration) -> ClusterPartition:
     """The part of a partition's registration that kdump uses."""
-    from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY
+    from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY, NO_LEADER
 
     is_known = any(each != MIGRATING_DIRECTORY for each in registration.directories)
     return ClusterPartition(
         registration.replicas,
         registration.directories if is_known else (),
-        registration.leader,
+        None if registration.leader == NO_LEADER else registration.leader,
         registration.in_sync,
     )
 
