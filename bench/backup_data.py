@@ -1,8 +1,7 @@
-"""Make repositories of backups, and remove what backing up and restoring write."""
+"""Make repositories of backups."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,8 +17,3 @@ def back_up(name: str, source: str, folder: Path) -> Path:
             words = [*kdump(), "backup", "create", str(unfinished), str(folder / source)]
             subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     return repository
-
-
-def remove(name: str, folder: Path) -> None:
-    """Remove ``FOLDER/NAME`` if it exists."""
-    shutil.rmtree(folder / name, ignore_errors=True)

@@ -292,9 +292,9 @@ def copy_partitions(name: str, copy: str, folder: Path) -> Path:
     return directory
 
 
-def remove_export(folder: Path) -> None:
-    """Remove ``FOLDER/exported``: an export that is complete would not be written again."""
-    shutil.rmtree(folder / "exported", ignore_errors=True)
+def remove(name: str, folder: Path) -> None:
+    """Remove ``FOLDER/NAME`` if it exists: what is complete would not be written again."""
+    shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def offset_index_of(log: Path) -> tuple[bytes, int]:

@@ -67,7 +67,9 @@ def _exported(gib: float) -> Case:
     folder, data = _scanned(gib)
     words = ("export", "--out", "{data}/exported", f"{{data}}/{folder}")
     written_gb = gib * GIB * _EXPORTED / 1e9
-    return _on_each_engine(words, gib, data, before="remove_export(folder)", copies_gb=written_gb)
+    return _on_each_engine(
+        words, gib, data, before="remove('exported', folder)", copies_gb=written_gb
+    )
 
 
 def _compacted(gib: float) -> Case:
