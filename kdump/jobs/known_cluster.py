@@ -42,26 +42,12 @@ class KnownCluster(Struct, frozen=True):
         holders: the brokers that have each partition in one of the directories.
         nodes: the brokers of the directories.
         topics: the names of topics, by id.
-        voters: the controllers.
     """
 
     image: ClusterImage | None
     holders: Mapping[TopicPartition, set[int]]
     nodes: set[int | None]
     topics: Mapping[str, str]
-    voters: frozenset[int] = frozenset()
-
-    @property
-    def others(self) -> OtherNodes:
-        """The nodes whose directories are not there."""
-        keys = self.holders.keys()
-        voters = self.voters - self.nodes if self.voters & self.nodes else ()
-        return OtherNodes(
-            self.absent(keys),
-            sum(bool(self._replicas(key) - self.nodes) for key in keys),
-            tuple(sorted(voters)),
-            self.image is not None,
-        )
 
     def has_all(self, key: TopicPartition) -> bool:
         """Whether all replicas of a partition are in the directories; needs the metadata."""
@@ -86,9 +72,13 @@ class KnownCluster(Struct, frozen=True):
         """How many of some partitions each broker has whose directories are not there."""
         found = defaultdict[int, int](int)
         for key in keys:
-            for node in self._replicas(key) - self.nodes:
+            for node in self.absent_of(key):
                 found[node] += 1
         return dict(sorted(found.items()))
+
+    def absent_of(self, key: TopicPartition) -> set[int]:
+        """The brokers with a replica of a partition whose directories are not there."""
+        return self._replicas(key) - self.nodes
 
     def _replicas(self, key: TopicPartition) -> set[int]:
         partition = None if self.image is None else self.image.partition(key)
@@ -115,8 +105,20 @@ def known_cluster(
                 topics[topic_id] = key.topic
     if image is not None:
         topics |= {topic_id: name for name, topic_id in image.topic_ids.items()}
-    nodes = {each.node_id for each in directories}
-    return KnownCluster(image, holders, nodes, topics, _voters(directories, image))
+    return KnownCluster(image, holders, {each.node_id for each in directories}, topics)
+
+
+def other_nodes(directories: Sequence[LogDirectory], settings: Iterable[Settings]) -> OtherNodes:
+    """Find the nodes of a cluster whose directories are not there."""
+    cluster = known_cluster(directories, settings)
+    voters = _voters(directories, cluster.image)
+    keys = cluster.holders.keys()
+    return OtherNodes(
+        cluster.absent(keys),
+        sum(bool(cluster.absent_of(key)) for key in keys),
+        tuple(sorted(voters - cluster.nodes)) if voters & cluster.nodes else (),
+        cluster.image is not None,
+    )
 
 
 def _voters(directories: Iterable[LogDirectory], image: ClusterImage | None) -> frozenset[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kdump.jobs.known_cluster import OtherNodes, known_cluster
+from kdump.jobs.known_cluster import OtherNodes, other_nodes
 from kdump.log.directory import read_log_directory
 from kdump.state.metadata.settings import read_settings
 from kdump.storage.local_disk import local
@@ -16,7 +16,7 @@ def others(fixtures: Path, *names: str) -> OtherNodes:
     """Return the others of a cluster of brokers 1 to 3 and controllers 1001 to 1003."""
     paths = (local(fixtures / "states" / "clean" / name) for name in names)
     directories = [read_log_directory(path) for path in paths]
-    return known_cluster(directories, read_settings(directories).values()).others
+    return other_nodes(directories, read_settings(directories).values())
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint, encode_offset_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import LOCK_FILE, TopicPartition
-from kdump.jobs.known_cluster import OtherNodes, known_cluster
+from kdump.jobs.known_cluster import OtherNodes, other_nodes
 from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork, put_together
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import EVERYTHING, PartitionSelection
@@ -236,7 +236,7 @@ def others_than_restored(requests: Sequence[RestoreRequest]) -> OtherNodes:
     """
     with phase("reading the cluster's metadata"):
         directories = [read_log_directory(local(request.into)) for request in requests]
-        return known_cluster(directories, read_settings(directories).values()).others
+        return other_nodes(directories, read_settings(directories).values())
 
 
 def _set_time(request: RestoreRequest, root: BackedUpDirectory) -> None:

@@ -38,7 +38,7 @@ from kdump.jobs.copy.copy_plan import (
     changed_since,
     plan_copy,
 )
-from kdump.jobs.known_cluster import OtherNodes, known_cluster
+from kdump.jobs.known_cluster import OtherNodes, other_nodes
 from kdump.jobs.writing.many_files import SPACE_BYTES_PER_FILE, UnsyncedWork
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
@@ -145,7 +145,7 @@ def copy_directory(
 
 def others_than_copied(request: CopyRequest) -> OtherNodes:
     """The nodes of the cluster whose log directories are not what was copied."""
-    return known_cluster([request.directory], [request.settings]).others
+    return other_nodes([request.directory], [request.settings])
 
 
 def _earlier(request: CopyRequest) -> EarlierCopy:
