@@ -31,6 +31,7 @@ from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.jobs.loading.load_partition import Outcome, RecoverJob
 from kdump.jobs.loading.load_split import LoadSplit, load_split
+from kdump.jobs.loading.logs_at_risk import LogAtRisk, logs_at_risk
 from kdump.jobs.loading.replaced_logs import replaced_logs
 from kdump.jobs.loading.verdict_words import (
     REMOTE_STORAGE,
@@ -193,12 +194,14 @@ class DirectoryRecovery(Struct, frozen=True):
         partitions: the selected partitions.
         target: its target state.
         findings: about the directory itself.
+        others: logs that are damaged as well, which shows if the marker goes.
     """
 
     directory: LogDirectory
     partitions: tuple[PartitionRecovery, ...]
     target: TargetDirectory
     findings: tuple[Finding, ...] = ()
+    others: tuple[LogAtRisk, ...] = ()
 
     @property
     def becomes_clean(self) -> bool:
@@ -371,7 +374,7 @@ class _Recovery:
         self, directory: LogDirectory, partitions: Iterable[PartitionRecovery]
     ) -> DirectoryRecovery:
         results = tuple(partitions)
-        return DirectoryRecovery(
+        recovery = DirectoryRecovery(
             directory,
             results,
             TargetDirectory(
@@ -385,6 +388,22 @@ class _Recovery:
             ),
             tuple(each for each in self._findings(directory) if each.severity.is_damage),
         )
+        if directory.is_clean and not recovery.becomes_clean:
+            return replace(recovery, others=tuple(self._others(recovery)))
+        return recovery
+
+    def _others(self, recovery: DirectoryRecovery) -> Iterator[LogAtRisk]:
+        """The logs that lose records at the next start, because a refused one ends the marker."""
+        checkpoints = replace(
+            recovery.directory.checkpoints, recovery_points=recovery.recovery_points
+        )
+        salvaged = {
+            each.partition.path
+            for each in recovery.partitions
+            if each.files and self._policy(each.unchanged) is Policy.SALVAGE
+        }
+        left = tuple(each for each in recovery.directory.partitions if each.path not in salvaged)
+        return logs_at_risk(replace(recovery.directory, partitions=left, checkpoints=checkpoints))
 
     def _findings(self, directory: LogDirectory) -> Iterator[Finding]:
         """What is wrong with a log directory, by itself and compared with the others."""

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from kdump.apply.directory_changes import RenamedDirectory
 from kdump.apply.plan import TargetDirectory
-from kdump.broker.loader.checkpoints import is_loaded, with_lines
+from kdump.broker.loader.checkpoints import with_lines
 from kdump.broker.loader.load_context import load_context
 from kdump.broker.loader.loader import load_directory
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
+from kdump.jobs.loading.logs_at_risk import LogAtRisk, logs_at_risk
 from kdump.log.broker import Broker, by_broker
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.log_search import Trust, log_end
@@ -65,22 +66,6 @@ class LogEnds(Struct, frozen=True):
 
     start_offset: int | None = None
     end_offset: int | None = None
-
-
-class LogAtRisk(Struct, frozen=True):
-    """A log in use that the next start truncates or refuses, but only without the marker.
-
-    Attributes:
-        partition: its directory.
-        end_offset: where a start after a clean shutdown ends it.
-        truncated_to: where the next start ends it; None if the broker does not start.
-        why: a sentence about that.
-    """
-
-    partition: Partition
-    end_offset: int
-    truncated_to: int | None
-    why: str
 
 
 class UndeleteOutcome(Struct, frozen=True):
@@ -206,42 +191,14 @@ def _with_damage(candidate: Candidate, end_offset: int | None) -> Candidate:
 
 
 def _other_logs(outcome: UndeleteOutcome) -> Iterator[LogAtRisk]:
-    """The logs in use that lose records, or keep the broker from starting, without the marker.
-
-    With it, a broker does not look at their records. Without it, it checks each from its recovery
-    point on, which is in the last segment after a clean shutdown (``LogLoader.recoverLog``).
+    """The logs in use that are damaged, if the marker goes.
 
     Raises:
         OSError: the log directory cannot be listed.
     """
-    if names.CLEAN_SHUTDOWN_MARKER not in outcome.target.root:
-        return
-    directory = outcome.directory
-    listed = read_log_directory(directory.path, directory.kind)
-    in_use = [each for each in listed.partitions if is_loaded(each) and each.topic_partition]
-    with phase(f"checking the other logs of {directory.path}", len(in_use)) as checking:
-        for partition in checking.over(in_use):
-            try:
-                found = _other_log(directory, partition)
-            except OSError:
-                continue  # nor can the broker read it, with the marker or without
-            if found is not None:
-                yield found
-
-
-def _other_log(directory: LogDirectory, partition: Partition) -> LogAtRisk | None:
-    context = load_context(directory, partition.key)
-    kept = load_directory(VirtualDirectory(partition.path), context)
-    if isinstance(kept, Refusal):
-        return None
-    end = kept.log_end_offset
-    outcome = load_directory(VirtualDirectory(partition.path), replace(context, is_clean=False))
-    if isinstance(outcome, Refusal):
-        return LogAtRisk(partition, end, None, f"a broker does not start with it: {outcome}")
-    if outcome.log_end_offset >= end:
-        return None
-    why = f"a broker truncates it to offset {outcome.log_end_offset}, from {end}"
-    return LogAtRisk(partition, end, outcome.log_end_offset, why)
+    if names.CLEAN_SHUTDOWN_MARKER in outcome.target.root:
+        directory = outcome.directory
+        yield from logs_at_risk(read_log_directory(directory.path, directory.kind))
 
 
 def _target(

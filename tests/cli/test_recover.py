@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,15 +15,18 @@ import pytest
 from builders.batches import batches
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
+from builders.loading import Clock, LoaderServer
 from builders.log_directories import offset_checkpoint
 from builders.manual import document_of
 from builders.message_sets import message_07
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel, file, write_topic_id
 from kdump.apply.journal_replay import Replay
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.cli import main
 from kdump.formats import names
-from kdump.formats.names import FileKind
+from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats.names import FileKind, TopicPartition
 
 OF_A_RUN = {"is_applied", "undos", "is_dry_run", "seconds"}
 """Fields that differ between a dry run and the run itself."""
@@ -256,6 +260,63 @@ def test_a_refused_partition_is_unchanged_and_the_others_are_repaired(damaged: P
     assert [row["code"] for row in of_type(said, "finding")] == ["load-refused"]
     assert not (damaged / names.CLEAN_SHUTDOWN_MARKER).exists()
     assert not (damaged / "orders-0" / "00000000000000000012.log.cleaned").exists()
+
+
+@pytest.fixture
+def with_a_refused_log(tmp_path: Path) -> Path:
+    """Return a clean directory with a refused log, and damage in the last batch of another."""
+    model = LogModel()
+    model.segments[12][-1] = with_flipped_bit(model.segments[12][-1])
+    root = model.write(tmp_path / "logs").parent
+    write_refused(root, "payments-0")
+    return root
+
+
+@pytest.mark.parametrize("dry_run", [["--dry-run"], []])
+def test_other_logs_that_lose_records_without_the_marker_are_named(
+    with_a_refused_log: Path, dry_run: list[str]
+) -> None:
+    said = rows(*dry_run, with_a_refused_log)
+
+    (other,) = of_type(said, "other_log")
+    assert (other["directory"], other["log_end_offset"]) == ("orders-0", END_OFFSET)
+    assert other["next_start_end_offset"] < END_OFFSET
+    assert (
+        f"to offset {other['next_start_end_offset']}, from {END_OFFSET}" in other["next_start_why"]
+    )
+
+
+def test_the_next_start_truncates_what_is_named(
+    with_a_refused_log: Path, loader_server: LoaderServer
+) -> None:
+    (other,) = of_type(rows(with_a_refused_log), "other_log")
+    shutil.rmtree(with_a_refused_log / "payments-0")
+
+    loader_server.load(with_a_refused_log, IndexSettings(), Clock(), whole=True)
+
+    checkpoint = with_a_refused_log / names.RECOVERY_POINT_CHECKPOINT
+    lines = dict(decode_offset_checkpoint(checkpoint.read_bytes()))
+    assert lines[TopicPartition("orders", 0)] == other["next_start_end_offset"]
+
+
+def test_what_salvage_repaired_is_not_at_risk(with_a_refused_log: Path) -> None:
+    """Salvage has no way to load a log whose index is a directory, and ends the marker, too."""
+    (with_a_refused_log / "payments-0" / f"{0:020d}.log").touch()
+    (with_a_refused_log / "payments-0" / f"{0:020d}.index").mkdir()
+
+    said = rows("--policy", "salvage", with_a_refused_log)
+
+    assert of_type(said, "other_log") == []
+    assert not (with_a_refused_log / names.CLEAN_SHUTDOWN_MARKER).exists()
+
+
+def test_a_person_is_told_which_command_keeps_the_records_of_other_logs(
+    with_a_refused_log: Path,
+) -> None:
+    root = with_a_refused_log
+    said = b" ".join(recover("--dry-run", root).stdout.split()).decode()
+    assert f"{root}/orders-0: damaged, too: a broker truncates it to offset" in said
+    assert f"kdump recover --policy salvage --dry-run {root}" in said
 
 
 def test_repaired_and_unchanged_partitions_add_up(damaged: Path) -> None:

@@ -14,6 +14,7 @@ from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import now_option, paths_argument
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.options.selection_options import require_selected, selection_options
+from kdump.cli.output.at_risk_output import at_risk_summary, report_at_risk
 from kdump.cli.output.recovery_output import RecoveryReport, recovery_status, recovery_summary
 from kdump.cli.output.selection_words import selection_words
 from kdump.cli.output.write_arguments import RepairArguments
@@ -98,6 +99,7 @@ def command(
     with run.report() as printer:
         for result, done in changed:
             printer.emit_all(report.events(result, done))
+            report_at_risk(printer, result.others, verbose=repair.verbose)
             status |= recovery_status(result, done, repair)
         if not repair.dry_run:
             run.emit_failures(printer)
@@ -125,6 +127,7 @@ def _advice(
     from kdump.cli.output.advice import salvage_command
 
     paths = [result.directory.path for result, _ in changed]
+    selected = selection_words(selection)
     if report.lossy:
         lossy = counted(report.lossy, "partition")
         if not repair.dry_run:
@@ -132,13 +135,15 @@ def _advice(
             for _, done in changed:
                 if done.undo is not None:
                     yield f"to undo: {undo_command(done.plan.path, done.undo)}"
-        elif policy_name is RecoverPolicy.BROKER:
-            yield f"records would be lost in {lossy}"
-            selected = selection_words(selection)
-            salvage = salvage_command(selected, paths, config.words, dry_run=True)
-            yield f"without another replica, preview keeping the valid batches: {salvage}"
         else:
             yield f"records would be lost in {lossy}"
+    others = [each for result, _ in changed for each in result.others]
+    if others:
+        yield at_risk_summary(others, paths)
+        selected = []
+    if policy_name is RecoverPolicy.BROKER and (others or (report.lossy and repair.dry_run)):
+        salvage = salvage_command(selected, paths, config.words, dry_run=True)
+        yield f"without another replica, preview keeping the valid batches: {salvage}"
     if report.unserved:
         repairing = shell_command("verify --repair --dry-run", paths)
         yield (

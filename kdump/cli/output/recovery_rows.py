@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kdump.cli.output.at_risk_output import OTHER_LOG
 from kdump.jobs.verify.finding_row import FINDING
 from kdump.rows.common_rows import (
     CHANGE_FIELDS,
@@ -245,6 +246,7 @@ ANSWERS: Final = (
             FINDING,
             RECOVERED_PARTITION,
             RECOVERED_DIRECTORY,
+            OTHER_LOG,
             SUMMARY,
         ),
     ),

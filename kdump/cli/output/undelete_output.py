@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kdump.cli.output.brief import MAX_LISTED, BriefList
+from kdump.cli.output.at_risk_output import OTHER_LOG, at_risk_summary, report_at_risk
+from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import Operations, planned_event
@@ -30,7 +31,8 @@ from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.cli.output.write_arguments import RepairArguments
-    from kdump.jobs.undelete import LogAtRisk, LogEnds, UndeleteOutcome
+    from kdump.jobs.loading.logs_at_risk import LogAtRisk
+    from kdump.jobs.undelete import LogEnds, UndeleteOutcome
     from kdump.jobs.writing.execution import PlanResult
     from kdump.repair.restored_directories import Candidate
 
@@ -80,24 +82,6 @@ UNDELETED_PARTITION: Final = RowType(
             "Whether the metadata says that the topic has remote.storage.enable: only the part on"
             " this disk is restored.",
         ),
-    ),
-)
-
-OTHER_LOG: Final = RowType(
-    "other_log",
-    "A log in use that is damaged, which a start with the clean shutdown marker does not look at.",
-    (
-        Field("log_dir", TEXT, "The log directory."),
-        Field("directory", TEXT, "Name of the partition's directory in it."),
-        Field("topic", TEXT),
-        Field("partition", INT),
-        Field("log_end_offset", INTEGER, "Where a start with the marker ends it."),
-        Field(
-            "next_start_end_offset",
-            INTEGER.or_null,
-            "Where the next start ends it; null if the broker does not start.",
-        ),
-        Field("next_start_why", TEXT, "A sentence about that."),
     ),
 )
 
@@ -195,27 +179,7 @@ def _report_directory(
     if listed > MAX_LISTED:
         more = counted(listed - MAX_LISTED, "more directory", "more directories")
         printer.emit_text([f"… and {more} left unchanged (--verbose lists all)"])
-    brief = BriefList(verbose=verbose)
-    for other in outcome.others:
-        line = (
-            f"{other.partition.path}: damaged, too: {other.why}, because the clean shutdown marker"
-            " is removed"
-        )
-        printer.emit(Event("other_log", _other_row(other), brief.take([line])))
-    printer.emit_text(brief.rest())
-
-
-def _other_row(other: LogAtRisk) -> dict[str, Any]:
-    key = other.partition.key
-    return {
-        "log_dir": str(other.partition.path.parent),
-        "directory": other.partition.path.name,
-        "topic": key.topic,
-        "partition": key.partition,
-        "log_end_offset": other.end_offset,
-        "next_start_end_offset": other.truncated_to,
-        "next_start_why": other.why,
-    }
+    report_at_risk(printer, outcome.others, verbose=verbose)
 
 
 def _row(candidate: Candidate, ends: LogEnds) -> dict[str, Any]:
@@ -338,10 +302,7 @@ def _summary(
         )
     yield from _next_start(done)
     if others:
-        yield (
-            f"{counted(len(others), 'other log')} in use would lose records, or keep the broker"
-            f" from starting; '{shell_command('verify', log_dirs)}' says where they are damaged"
-        )
+        yield at_risk_summary(others, log_dirs)
     if others or any(each.forecast.outcome is NextStart.DAMAGED for each in done):
         salvage = shell_command("recover --policy salvage", log_dirs)
         yield f"do not start the broker yet: first keep every valid batch: {salvage}"
