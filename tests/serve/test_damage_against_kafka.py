@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from builders.damage import batch_positions
 from builders.loading import Clock, LoaderServer, files_of
 from builders.log_directories import write_log_directory
+from builders.object_server import object_server
+from builders.packed import pack
 from builders.serving import RunningServer, opened
 from builders.valid_batches import offsets_of, valid_batches_of
 from builders.violations import CASES, Case
@@ -19,6 +22,8 @@ from kdump.broker.loader.load_context import IndexSettings
 from kdump.formats.names import TopicPartition
 from kdump.log.special_times import IsolationLevel
 from kdump.serve.served_log import CorruptBatch, ServedLog
+from kdump.storage.location import Location
+from kdump.storage.places import parse_location
 
 pytestmark = pytest.mark.differential
 
@@ -122,6 +127,35 @@ def test_a_consumer_gets_what_kafka_keeps_or_is_told_of_it(
                 compared += 1
     assert problems == []
     assert compared > 40
+
+
+@contextlib.contextmanager
+def kept_in(kind: str, log_dir: Path) -> Iterator[Location]:
+    """A copy of a log directory that is read where it is."""
+    with contextlib.ExitStack() as stack:
+        if kind == "archive":
+            yield parse_location(pack(log_dir, log_dir.with_name("logs.tar")))
+        else:
+            store = stack.enter_context(object_server())
+            yield parse_location(store.upload(log_dir, "logs"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["archive", "object store"])
+def test_a_damaged_copy_is_served_as_its_directory(kind: str, damaged: Path) -> None:
+    with (
+        kept_in(kind, damaged) as place,
+        opened(place, skips_damage=True) as copy,
+        opened(damaged, skips_damage=True) as disk,
+    ):
+        for number, case in enumerate(cases()):
+            first, second = log_of(copy, number), log_of(disk, number)
+            assert [*served(first, goes_on=True)] == [*served(second, goes_on=True)], case.name
+            assert told(copy, number) == told(disk, number), case.name
+    with kept_in(kind, damaged) as place, opened(place) as copy, opened(damaged) as disk:
+        for number, case in enumerate(cases()):
+            first, second = log_of(copy, number), log_of(disk, number)
+            assert [*served(first, goes_on=False)] == [*served(second, goes_on=False)], case.name
 
 
 def as_named(files: dict[str, bytes]) -> dict[str, bytes]:

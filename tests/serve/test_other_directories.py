@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
+from builders.damage import batch_positions
 from builders.in_process import run_kdump
 from builders.object_server import object_server
 from builders.packed import pack
 from builders.serving import Read, RunningServer, opened
 from builders.tiered_fixture import TieredFixture
+from builders.valid_batches import offsets_of
+from kdump.formats.names import TopicPartition
 from kdump.log.directory import directory_kind
 from kdump.log.remote_files import RemotePlace
 from kdump.storage.local_disk import local
@@ -135,6 +139,59 @@ def test_offsets_of_tiered_storage_are_listed(tiered: RunningServer, fixtures: P
                 2, 10, replica_id=-1, isolation_level=0, topics=topics, timeout=timedelta(0)
             )
             assert answer.topics[0].partitions[0].offset == expected, (name, word)
+
+
+class DamagedRemote(NamedTuple):
+    """Disks with a damaged batch in a segment that only the tiered storage has.
+
+    Attributes:
+        partition: its name.
+        lost: the offsets of the batch.
+    """
+
+    disks: TieredFixture
+    partition: str
+    lost: range
+
+
+@pytest.fixture
+def damaged_remote(fixtures: Path, tmp_path: Path) -> DamagedRemote:
+    disks = TieredFixture(shutil.copytree(fixtures / "tiered", tmp_path / "tiered"))
+    name, said = next(
+        each for each in sorted(disks.offsets.items()) if each[1]["earliest-local"] > 0
+    )
+    log = next(
+        path
+        for path in sorted(disks.remote.glob(f"*/{name}-*/*.log"))
+        if said["earliest"] <= int(path.name[:20]) < said["earliest-local"]
+    )
+    content = bytearray(log.read_bytes())
+    at = batch_positions(content)[1]
+    lost = offsets_of(bytes(content[at:]))
+    content[at + 70] ^= 1
+    log.write_bytes(content)
+    return DamagedRemote(disks, name, range(lost[0], lost[1] + 1))
+
+
+@pytest.mark.parametrize("skips_damage", [False, True])
+def test_damage_in_a_remote_segment_is_told(
+    skips_damage: bool, damaged_remote: DamagedRemote
+) -> None:
+    disks, name, lost = damaged_remote
+    topic, _, number = name.rpartition("-")
+    wanted = [row[0] for row in disks.consumed("read_uncommitted")[name] if row[0] not in lost]
+    place = RemotePlace(local(disks.remote))
+    locations = tiered_locations([local(disks.leader), local(disks.follower)], place)
+    with opened(*locations, skips_damage=skips_damage) as server:
+        if skips_damage:
+            found = server.read([(topic, int(number))])[topic, int(number)]
+            assert [each.offset for each in found] == wanted
+        else:
+            with pytest.raises(AssertionError, match="Invalid message"):
+                server.read([(topic, int(number))])
+            assert f"{name}: offsets {lost[0]} to {lost[-1]} are not served" in server.lines[0]
+        key = TopicPartition(topic, int(number))
+        assert server.notices.lost_ranges(key) == [(lost[0], lost[-1] + 1)]
 
 
 def _text(content: bytes | None) -> str | None:
