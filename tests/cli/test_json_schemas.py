@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -307,6 +308,29 @@ def test_every_command_with_json_output_has_a_schema_and_a_section() -> None:
     assert named == set(json_commands())
     page = PAGE.read_text(encoding="utf-8")
     assert not [name for name in documents() if f"schemas/{name}" not in page]
+
+
+def types_in_the_table() -> dict[str, set[str]]:
+    """The types that the page's table names for each schema."""
+    named: dict[str, set[str]] = {}
+    above = set[str]()
+    for _, types, schemas in re.findall(
+        r"^\| (`.+?) \| (.+) \| (\[.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE
+    ):
+        own = {*re.findall(r"`(\w+)`", types)}
+        above = own | above if types.startswith("the same") else own
+        for name in re.findall(r"\(schemas/(.+?)\)", schemas):
+            named.setdefault(name, set()).update(above)
+    return named
+
+
+@pytest.mark.parametrize("name", sorted({*documents()} - {COMMON, *FILES, "dump-segment.json"}))
+def test_the_table_names_every_type_that_a_schema_has(name: str) -> None:
+    written = {
+        reference.rpartition("/")[2]
+        for reference in re.findall(r"#/\$defs/\w+", json.dumps(documents()[name]["items"]))
+    }
+    assert written - {"header", "end"} == types_in_the_table()[name]
 
 
 def objects_in(schema: object) -> Iterator[dict[str, Any]]:
