@@ -156,7 +156,7 @@ BROKER_MESSAGES: Final = (
         "Error occurred while reading log-start-offset-checkpoint file of directory ",
         "The checkpoint of log starts is damaged: deleted records come back.",
         ("checkpoint-malformed",),
-        "kdump checkpoint LOG_DIR shows what is left of it, and --help how to set lines.",
+        "kdump checkpoint show LOG_DIR shows what is left of it; kdump checkpoint set sets lines.",
     ),
     BrokerMessage(
         "since no clean shutdown file was found",
@@ -258,7 +258,8 @@ BROKER_MESSAGES: Final = (
         "contains future timestamp(s), making it ineligible to be deleted",
         "A record's timestamp lies in the future, so that retention keeps its segment.",
         ("future-timestamp",),
-        "kdump retain --dry-run --explain LOG_DIR shows which segments, and since when.",
+        "kdump retain --dry-run --explain --topic '*' LOG_DIR shows which segments, and since"
+        " when.",
     ),
 )
 """All known messages, in the order in which a start and its consumers meet them."""

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
 
 import pytest
 
+from builders.compactable_directories import plain_directory
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import all_objects
 from builders.json_schemas import problems_of_objects
 from builders.kafka_jars import jars_classpath
 from kdump.check.broker_messages import ANYTHING, BROKER_MESSAGES, BrokerMessage
 from kdump.check.invariants import INVARIANTS
+from kdump.errors import ExitStatus
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+COMMANDS: Final = sorted(
+    {
+        command
+        for each in BROKER_MESSAGES
+        for command in re.findall(r"kdump (?:[^ ;,]+ )+?LOG_DIR(?=\b)", each.advice)
+    }
+)
 
 
 def explain(*args: str) -> Outcome:
@@ -76,6 +86,13 @@ def test_a_message_names_findings_and_runbooks_that_exist(message: BrokerMessage
         assert f"[{runbook[1].replace('-stray', '`-stray`')}](docs/runbooks/" in (
             ROOT / "README.md"
         ).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_of_the_advice_run_as_printed(command: str, tmp_path: Path) -> None:
+    plain_directory(tmp_path / "LOG_DIR")
+    outcome = run_kdump(shlex.split(command)[1:], tmp_path)
+    assert not outcome.exit_status & ExitStatus.USAGE, outcome.stderr
 
 
 def test_the_page_has_all_messages() -> None:
