@@ -78,7 +78,7 @@ TRANSACTION: Final = RowType(
         Field(
             "previous_producer_id",
             INTEGER.or_null,
-            "Producer id of the last committed transaction, if it is another.",
+            "Producer id of the last committed transaction, often the same; null if there is none.",
         ),
         Field(
             "next_producer_id",

@@ -85,7 +85,7 @@ class CoordinatorTransaction(Struct, frozen=True):
     """What a coordinator knows of a transactional id; follows ``TransactionMetadata``.
 
     Attributes:
-        previous_producer_id: of the last committed transaction; None if it is not another.
+        previous_producer_id: of the last committed transaction; None if there is none.
         next_producer_id: the one that the producer goes on with; None if it is not another.
         timeout_ms: after which the coordinator aborts a transaction.
         start_time_ms: of the transaction; None if there was none.

@@ -278,14 +278,14 @@ COLUMNS: Final = (
         "key_text",
         pa.string(),
         _key_text,
-        "The key as text, decoded with `keyFormat`; null if it has none.",
+        "The key as text, decoded with `keyFormat`, or UTF-8 without it; null if it has none.",
         is_default=False,
     ),
     _column(
         "value_text",
         pa.string(),
         _value_text,
-        "The value as text, decoded with `valueFormat`; null if it has none.",
+        "The value as text, decoded with `valueFormat`, or UTF-8 without it; null if it has none.",
         is_default=False,
     ),
     _column(
