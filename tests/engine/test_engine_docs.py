@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
+from kdump.cli.main import cli
 from kdump.engine.engine_rates import LOCAL_RATES, SPARK_RATES, JobKind
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "engine.md"
@@ -21,3 +25,23 @@ def test_the_documented_rates_are_those_that_decide() -> None:
         )
         for kind in JobKind
     }
+
+
+def test_the_table_has_every_command_with_an_engine() -> None:
+    cells = re.findall(r"^\| \w+ \| (`.+?) \| [\d.]+ ", DOCS.read_text(), re.MULTILINE)
+    named = {re.sub(" --.*", "", each) for cell in cells for each in re.findall("`([^`]+)`", cell)}
+    assert {"snapshot rebuild" if each == "snapshot" else each for each in named} == {
+        name
+        for name, command in _commands(cli)
+        if any("--engine" in each.opts for each in command.params)
+    }
+
+
+def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{before}{name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{before}{name} ")
