@@ -87,6 +87,18 @@ def test_it_says_what_it_serves_and_where(program: Program, log_dir: Path) -> No
     ]
 
 
+def test_the_page_shows_what_it_says_of_a_cluster(fixtures: Path, repository_root: Path) -> None:
+    page = (repository_root / "docs" / "serve.md").read_text(encoding="utf-8")
+    found = re.search(r"^    kdump serve (/.*)\n\n((?:    .*\n)+)", page, re.MULTILINE)
+    assert found is not None
+    folder = str(fixtures / "states" / "clean")
+    *others, last = found[1].replace("/copies", folder).split()
+    running = Program(Path(last), *others)
+    running.kill()
+    said = "".join(f"    {line}" for line in running.started).replace(folder, "/copies")
+    assert re.sub(r":\d+,", ":9092,", said) == found[2]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_status_0_and_a_summary(
     number: signal.Signals, program: Program, log_dir: Path
