@@ -185,6 +185,9 @@ def _sentence(problem: click.UsageError) -> str:
             what = f"no option {name!r}"
         case _:
             message = problem.format_message()
+            if isinstance(problem, click.MissingParameter):
+                # The words to choose from are on lines of their own.
+                message = " ".join(message.split())
             return message if message.endswith((".", "?")) else f"{message}."
     return f"{what}; did you mean {similar[0]!r}?" if similar else f"{what}."
 

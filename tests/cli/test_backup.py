@@ -126,6 +126,17 @@ def test_a_restore_of_nothing_is_refused(folder: Path) -> None:
     assert not (folder / "new").exists()
 
 
+def test_a_log_directory_without_the_selected_partitions_is_named(folder: Path) -> None:
+    created(folder, "d1", "d2")
+    d1, d2 = str(folder / "d1"), str(folder / "d2")
+    words = ("restore", "--topic", "other", "--into", "new", "repo")
+    for chosen, status in ((d1, ExitStatus.USAGE), (d2, ExitStatus.SOUND)):
+        outcome = backup(folder, *words, "--log-dir", chosen)
+        assert outcome.exit_status == status
+        wanted = f"kdump: --log-dir: no selected partition is there, but in {d2}\n"
+        assert outcome.stderr.decode() == (wanted if chosen == d1 else "")
+
+
 def test_nothing_is_read_again_that_has_not_changed(folder: Path) -> None:
     first = created(folder)
     assert first["read_files"] == first["files"]

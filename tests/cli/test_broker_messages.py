@@ -73,6 +73,13 @@ def test_programs_get_messages_beside_codes() -> None:
     assert answer[2]["codes"] == ["directory-id-twice"]
 
 
+def test_a_message_without_quotes_is_answered_with_the_command() -> None:
+    outcome = explain("Found", "a", "corrupted", "index")
+    assert outcome.exit_status == ExitStatus.USAGE
+    command = b"kdump explain 'Found a corrupted index'\n"
+    assert outcome.stderr == b"kdump: put the message in quotes: " + command
+
+
 def test_a_message_that_nobody_knows_is_a_usage_error() -> None:
     outcome = explain("my disk makes noises")
     assert outcome.exit_status == 16

@@ -180,6 +180,7 @@ def test_without_a_command_kdump_prints_its_help() -> None:
         ("checkpoint shwo", "no command 'shwo'; did you mean 'show'?"),
         ("recover --dry-rn d1", "no option '--dry-rn'; did you mean '--dry-run'?"),
         ("frobnicate", "no command 'frobnicate'. See 'kdump --help'."),
+        ("completion", "Choose from: bash, zsh, fish. See 'kdump completion --help'.\n"),
     ],
 )
 def test_misspelt_names_get_a_suggestion(words: str, hint: str) -> None:

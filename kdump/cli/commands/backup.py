@@ -24,6 +24,7 @@ from kdump.storage.local_disk import LOCAL_DISK
 from kdump.storage.location import Location
 from kdump.storage.place_names import is_store_uri
 from kdump.storage.places import parse_location
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.output.events import Printer
@@ -364,10 +365,14 @@ def _chosen(
         if each not in there:
             raise UsageProblem(f"--log-dir: {each} is not in {name}, which has {', '.join(there)}")
     chosen = [each for each in selected if not wanted or each.path in wanted]
+    if not chosen:
+        paths = ", ".join(each.path for each in selected)
+        raise UsageProblem(f"--log-dir: no selected partition is there, but in {paths}")
     if len(chosen) != count:
         paths = ", ".join(each.path for each in chosen)
         raise UsageProblem(
-            f"--into is given {count} times, for {len(chosen)} log directories: {paths};"
+            f"--into is given {counted(count, 'time')}, for"
+            f" {counted(len(chosen), 'log directory', 'log directories')}: {paths};"
             " --log-dir chooses among them"
         )
     return chosen

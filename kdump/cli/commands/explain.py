@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from kdump.cli.output.events import Event, EventFormat, events_option, open_printer
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.words import shell_command
 
 if TYPE_CHECKING:
     from kdump.check.broker_messages import BrokerMessage
@@ -50,6 +51,8 @@ def command(subjects: Sequence[str], output_format: EventFormat) -> ExitStatus:
     messages = {each: messages_in(each) for each in subjects if each not in INVARIANTS}
     for subject, found in messages.items():
         if not found:
+            if messages_in(line := " ".join(subjects)):
+                raise UsageProblem(f"put the message in quotes: {shell_command('explain', [line])}")
             raise UsageProblem(_unknown(subject, INVARIANTS))
     explanations = read_explanations()
     with open_printer(output_format) as printer:
