@@ -28,7 +28,7 @@ CRASHED: Final = (
     "undo --list d1",
     "undo --dry-run d1",
 )
-"""On a directory after a crash, of which a page was then overwritten; in this order."""
+"""In this order, on a directory after a crash; then a page of a log was overwritten."""
 CLEAN: Final = (
     "groups d1 d2",
     "grep -F key-0 --topic 1-2-3 d2",
