@@ -385,7 +385,8 @@ def _read_log_directories(
 def _read_log_directory(location: Location, selection: PartitionSelection) -> LogDirectory:
     kind = directories.directory_kind(location)
     if not kind.is_log_directory:
-        raise UsageProblem(f"{location} is not a log directory: it is a {kind.value}")
+        what = f", but a {kind.value}" if kind.is_partition else ""
+        raise UsageProblem(f"{location} is not a log directory{what}")
     return directories.read_log_directory(location, kind, select=selection.needs)
 
 

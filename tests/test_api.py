@@ -190,8 +190,10 @@ def test_a_missing_directory_or_topic_is_a_usage_problem(
 ) -> None:
     with pytest.raises(kdump.UsageProblem, match="no partition orders-1"):
         damaged.partition("orders", 1)
-    with pytest.raises(kdump.UsageProblem, match="not a log directory"):
+    with pytest.raises(kdump.UsageProblem, match=r"is not a log directory$"):
         kdump.open_log_dir(tmp_path)
+    with pytest.raises(kdump.UsageProblem, match=r"is not a log directory, but a partition$"):
+        kdump.open_log_dir(damaged.partition("orders", 0).path)
     with pytest.raises(kdump.UsageProblem, match="no column"):
         damaged.partition("orders", 0).records(columns=["colour"])
 
