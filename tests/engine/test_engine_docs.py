@@ -5,8 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 
 from kdump.cli.main import cli
+from kdump.cli.options.engine_options import decision_line
+from kdump.engine import engine_choice
+from kdump.engine.engine_choice import EngineOptions, decide
 from kdump.engine.engine_rates import LOCAL_RATES, SPARK_RATES, JobKind
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "engine.md"
@@ -45,3 +49,12 @@ def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click
         yield f"{before}{name}", command
         if isinstance(command, click.Group):
             yield from _commands(command, f"{before}{name} ")
+
+
+def test_the_page_quotes_what_says_which_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_choice, "usable_cpus", lambda: 2)
+    quoted = re.findall("^    kdump: (.*)$", DOCS.read_text(), re.MULTILINE)
+    assert quoted == [
+        decision_line(decide(EngineOptions(master=master), JobKind.SCAN, 2 << 30))
+        for master in (None, "spark://cluster:7077")
+    ]
