@@ -78,6 +78,8 @@ def test_the_service_runs_kdump(tmp_path: Path) -> None:
     assert set(places) <= set(words)
     assert run(words, places) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"scrub.json", "kdump.prom", "logs"}
+    written = re.findall(r"^# TYPE (\w+) ", places[METRICS].read_text(), re.MULTILINE)
+    assert {*re.findall(r"kdump_verify_\w+", PAGE)} <= {*written}
 
 
 def test_the_service_may_write_where_it_has_to() -> None:
