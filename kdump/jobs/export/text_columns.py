@@ -92,19 +92,35 @@ _CONVERSIONS: Final[dict[str, Callable[[str, pa.Array], Iterator[Named]]]] = {
 
 
 def json_lines(columns: pa.RecordBatch) -> memoryview:
-    """Format the rows of :func:`text_columns` as JSON, one object on each line."""
+    """Format the rows of :func:`text_columns` as JSON, one object on each line.
+
+    Most columns have one value in all records of a batch: they are formatted once.
+    """
+    if not len(columns):
+        return memoryview(b"")
     pieces: list[Any] = []
-    opening = "{"
+    text = ""
     for name, column in zip(columns.schema.names, columns.columns, strict=True):
-        pieces += [pa.scalar(f'{opening}"{name}":', _TEXT), _json_values(name, column)]
-        opening = ","
-    pieces.append(pa.scalar("}\n", _TEXT))
-    lines = pc.binary_join_element_wise(*pieces, pa.scalar("", _TEXT))
+        text += f'{"," if pieces or text else "{"}"{name}":'
+        if _has_one_value(column):
+            text += _json_values(name, column[:1])[0].as_py()
+        else:
+            pieces += [pa.scalar(text, _TEXT), _json_values(name, column)]
+            text = ""
+    text += "}\n"
+    if not pieces:
+        return memoryview((text * len(columns)).encode())
+    lines = pc.binary_join_element_wise(*pieces, pa.scalar(text, _TEXT), pa.scalar("", _TEXT))
     # The texts of an array lie one after the other.
     _, offsets, data = lines.buffers()
-    if data is None:
-        return memoryview(b"")
     return memoryview(data)[: int(np.frombuffer(offsets, np.int64)[len(lines)])]
+
+
+def _has_one_value(column: pa.Array) -> bool:
+    if column.null_count:
+        return bool(column.null_count == len(column))
+    first = column[0]
+    return bool(first == column[-1] and pc.all(pc.equal(column, first)).as_py())
 
 
 def _json_values(name: str, column: pa.Array) -> pa.Array:
