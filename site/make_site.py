@@ -13,6 +13,7 @@ import logging
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,13 @@ _WORKER: Final = "iframe-worker.js"
 _SCRIPT: Final = "accessible.js"
 _STYLE: Final = "accessible.css"
 _RUNBOOK: Final = "Runbook: "
+_COMMANDS: Final = [page.stem.removeprefix("kdump-") for page in (ROOT / "man").glob("kdump-*.rst")]
+_COMMAND: Final = re.compile(
+    rf"\bkdump (?:{'|'.join(_COMMANDS)})\b(?: (?:show|set|plan|collect|rebuild)\b)?"
+    r"(?: (?:--[a-z-]+|salvage|log-start-offset|'\*'|[A-Z][A-Z_-]+(?:=\w+|\.\.\.)?))*"
+    r"|(?<![\w-])--[a-z][a-z-]+"
+)
+"""A command, or an option, in a sentence."""
 
 
 def make_pages(pages: Path) -> Sequence[Any]:
@@ -191,7 +199,11 @@ def _linked(message: BrokerMessage, target: str) -> str:
 
 
 def _shown(message: BrokerMessage) -> str:
-    return " ".join(message.text.replace(ANYTHING, f" {ANYTHING} ").split())
+    """A message, with what may be anything marked, also at its end."""
+    text = " ".join(message.text.replace(ANYTHING, f" {ANYTHING} ").split())
+    if message.text[-1].isalnum() or message.text.endswith("."):
+        return text
+    return f"{text}{ANYTHING}" if text.endswith(("(", "'")) else f"{text} {ANYTHING}"
 
 
 def _slug(text: str) -> str:
@@ -199,8 +211,10 @@ def _slug(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Plain text as Markdown."""
-    return re.sub(r"([\\`*_<>\[\]])", r"\\\1", text)
+    """Plain text as Markdown, with commands and options as code."""
+    plain = [re.sub(r"([\\`*_<>\[\]])", r"\\\1", each) for each in _COMMAND.split(text)]
+    code = [f"`{each}`" for each in _COMMAND.findall(text)]
+    return "".join(chain.from_iterable(zip_longest(plain, code, fillvalue="")))
 
 
 # The site

@@ -161,6 +161,45 @@ def test_screen_readers_and_keyboards_reach_everything(
     assert browser.run(question) == 0
 
 
+SPLIT_OPTIONS: Final = r"""
+    const texts = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT)
+    const split = []
+    for (let text; (text = texts.nextNode()); ) {
+      if (text.parentElement.closest("pre")) continue
+      for (const found of text.data.matchAll(/(?<!\S)--[a-z][a-z-]+/g)) {
+        const range = document.createRange()
+        range.setStart(text, found.index)
+        range.setEnd(text, found.index + found[0].length)
+        if (range.getClientRects().length > 1) split.push(found[0])
+      }
+    }
+    return split
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 1000, 400, 330])
+@pytest.mark.parametrize(
+    "page", ["man/kdump-verify", "docs/kafka-log", "findings/batch-checksum", "man/kdump-recover"]
+)
+def test_an_option_is_not_split_at_its_hyphens(
+    page: str, width: int, browser: Browser, site: Path
+) -> None:
+    browser.open(site / f"{page}.html", width=width)
+    assert browser.run(SPLIT_OPTIONS) == []
+
+
+def test_commands_in_sentences_about_findings_are_code(site: Path) -> None:
+    page = (site / "findings" / "batch-checksum.html").read_text()
+    assert "<code>kdump recover --policy salvage LOG_DIR</code> keeps the batches after it" in page
+
+
+def test_a_message_that_goes_on_is_marked(site: Path) -> None:
+    names = {path.name: path.read_text() for path in site.glob("messages/corrupt-time-*.html")}
+    (page,) = names.values()
+    assert "<h1 " in page
+    assert "Corrupt time index found, time index file (…" in page
+
+
 def test_colours_are_those_that_the_browser_prefers_now(browser: Browser, site: Path) -> None:
     background = "return getComputedStyle(document.body).backgroundColor"
     seen = []
