@@ -146,6 +146,15 @@ def test_the_architecture_page_names_every_module_outside_the_rooms() -> None:
     assert set(re.findall(r"`(\w+\.py)`", text.partition("Beside the floors")[2])) == beside
 
 
+def test_every_path_on_the_architecture_page_exists() -> None:
+    paths = set(
+        re.findall(r"`([\w/]+/[\w/]*\w(?:\.\w+)?)`", ARCHITECTURE.read_text(encoding="utf-8"))
+    )
+    assert len(paths) > 20
+    roots = (PACKAGE, PACKAGE.parent)
+    assert [path for path in paths if not any((root / path).exists() for root in roots)] == []
+
+
 @pytest.mark.parametrize("room", FLOOR_OF)
 def test_a_room_imports_only_from_the_floors_below(room: str) -> None:
     assert not listing(
