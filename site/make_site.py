@@ -48,7 +48,7 @@ _COMMANDS: Final = [page.stem.removeprefix("kdump-") for page in (ROOT / "man").
 _COMMAND: Final = re.compile(
     rf"\bkdump (?:{'|'.join(_COMMANDS)})\b(?: (?:show|set|plan|collect|rebuild)\b)?"
     r"(?: (?:--[a-z-]+|salvage|log-start-offset|'\*'|[A-Z][A-Z_-]+(?:=\w+|\.\.\.)?))*"
-    r"|(?<![\w-])--[a-z][a-z-]+"
+    r"|(?<![\w-])--[a-z][a-z-]+(?: salvage)?"
 )
 """A command, or an option, in a sentence."""
 
