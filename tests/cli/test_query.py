@@ -242,6 +242,16 @@ class TestOutput:
                 (None, None, 1),
             ]
 
+    def test_ndjson_has_only_the_rows(self, log_dir: Path) -> None:
+        statements = "SELECT 'a' AS name, 1 AS n; SELECT unhex('ff') AS data, NULL AS n"
+        outcome = query("--output", "ndjson", statements, log_dir)
+        assert outcome.stdout == b'{"name":"a","n":1}\n{"data":"/w==","n":null}\n'
+
+    def test_ndjson_says_elsewhere_that_there_are_more_rows(self, log_dir: Path) -> None:
+        outcome = query("--output", "ndjson", "--limit", "1", "VALUES (1), (2)", log_dir)
+        assert outcome.stdout == b'{"col1":1}\n'
+        assert b"there are more" in outcome.stderr
+
     def test_csv_has_an_empty_line_between_results(self, log_dir: Path) -> None:
         outcome = query("--output", "csv", self.SCRIPT, log_dir)
         assert outcome.stdout == b"a,b\n1,x\n\nc\n\nd\n9\n"

@@ -62,8 +62,8 @@ _ROWS_ON_TERMINAL: Final = 1000
 @format_option(
     QueryFormat,
     "output",
-    "Output format: text (default) or table for people; json, jsonl or csv for programs, with "
-    "binary values as base64; parquet into the file of --out.",
+    "Output format: text (default) or table for people; json, jsonl, ndjson (only the "
+    "rows) or csv for programs, with binary values as base64; parquet into the file of --out.",
 )
 @out_option("Write the rows, with --output parquet,", required=False)
 @click.option("--no-history", is_flag=True, help="Keep no history of what is typed at the prompt.")

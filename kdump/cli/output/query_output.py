@@ -103,6 +103,7 @@ class QueryFormat(enum.Enum):
     TABLE = "table"
     JSON = "json"
     JSONL = "jsonl"
+    NDJSON = "ndjson"
     CSV = "csv"
     PARQUET = "parquet"
 
@@ -167,6 +168,8 @@ class ResultPrinter(Struct):
             size_bytes = self.out.write(_parquet(rows))
             size = format_bytes(size_bytes)
             write_line(f"{counted(rows.count, 'row')}, {size}: {self.out.name}")
+        elif self.form is QueryFormat.NDJSON:
+            _print_plain_json(_Rows(result, self.limit.most))
         else:
             form = OutputFormat(self.form.value)
             if self._has_printed and not form.is_json:
@@ -250,6 +253,15 @@ def _print_json(form: OutputFormat, rows: _Rows, statement: int) -> None:
             output.row({"type": "row", "row": dict(zip(names, cells, strict=True))})
         summary = {"type": "summary", "rows": rows.count, "has_more": rows.has_more}
         output.row(summary)
+
+
+def _print_plain_json(rows: _Rows) -> None:
+    """Print each row as an object on a line, and nothing else."""
+    names = [each.name for each in rows.columns]
+    for cells in _cells(rows, value_for_programs):
+        sys.stdout.write(format_json(dict(zip(names, cells, strict=True))) + "\n")
+    # As with CSV, people find it on standard error.
+    write_summary(OutputFormat.CSV, {}, _last_lines(rows, is_on_terminal=sys.stdout.isatty()))
 
 
 def _print_for_people(
