@@ -3,7 +3,8 @@
 The decoder of ``kio`` allocates room for as many elements as a message claims to have, and ends the
 process if there is not so much memory. So each length and count is compared with the bytes that are
 left first, by the same schemas. Nothing is decoded here: fields of a fixed size are stepped over
-together.
+together. Tagged fields that the schemas do not have, as newer clients may add them, are found on
+the way: the decoder refuses them, and a broker ignores them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from kdump.formats.cursor import write_unsigned_varint
 
 _FIXED_BYTES: Final = {
     "bool": 1,
@@ -39,8 +42,21 @@ class MalformedMessage(Exception):
     """The bytes are not the message that their header announces."""
 
 
-Walk = Callable[[memoryview, int], int]
-"""Steps over a value that begins at a byte; gives the byte after it."""
+class MessageCut(NamedTuple):
+    """Bytes to leave out, or to replace; the end is exclusive."""
+
+    start: int
+    end: int
+    instead: bytes = b""
+
+    @property
+    def saved_bytes(self) -> int:
+        return self.end - self.start - len(self.instead)
+
+
+Walk = Callable[[memoryview, int, list[MessageCut]], int]
+"""Steps over a value that begins at a byte; gives the byte after it. Adds what to cut, in order, so
+that no tagged field is left that the schemas do not have."""
 
 
 @functools.cache
@@ -69,12 +85,26 @@ def walk_of(entity: type) -> Walk:
     steps += [_skip(fixed)] if fixed else []
     steps += [_tags(tagged)] if is_flexible else []
 
-    def walk(data: memoryview, position: int) -> int:
+    def walk(data: memoryview, position: int, cuts: list[MessageCut]) -> int:
         for step in steps:
-            position = step(data, position)
+            position = step(data, position, cuts)
         return position
 
     return walk
+
+
+def without(data: bytes, cuts: Iterable[MessageCut]) -> bytes:
+    """What is left of a message."""
+    return b"".join(_left(data, cuts))
+
+
+def _left(data: bytes, cuts: Iterable[MessageCut]) -> Iterator[bytes]:
+    begin = 0
+    for each in cuts:
+        yield data[begin : each.start]
+        yield each.instead
+        begin = each.end
+    yield data[begin:]
 
 
 def nested_entity(field: dataclasses.Field[Any]) -> type | None:
@@ -121,7 +151,7 @@ def _variable(field: dataclasses.Field[Any], is_compact: bool, *, is_tagged: boo
 
 
 def _skip(size: int) -> Walk:
-    def skip(data: memoryview, position: int) -> int:
+    def skip(data: memoryview, position: int, _cuts: list[MessageCut]) -> int:
         if position + size > len(data):
             raise MalformedMessage("it ends within a field")
         return position + size
@@ -130,7 +160,7 @@ def _skip(size: int) -> Walk:
 
 
 def _text(length_bytes: int, is_compact: bool) -> Walk:
-    def text(data: memoryview, position: int) -> int:
+    def text(data: memoryview, position: int, _cuts: list[MessageCut]) -> int:
         length, position = _length(data, position, length_bytes, is_compact)
         if length > len(data) - position:
             raise MalformedMessage(f"a field claims to have {length} bytes")
@@ -140,38 +170,55 @@ def _text(length_bytes: int, is_compact: bool) -> Walk:
 
 
 def _array(item: Walk, is_compact: bool) -> Walk:
-    def array(data: memoryview, position: int) -> int:
+    def array(data: memoryview, position: int, cuts: list[MessageCut]) -> int:
         count, position = _length(data, position, 4, is_compact)
         if count > len(data) - position:
             raise MalformedMessage(f"an array claims to have {count} elements")
         for _ in range(count):
-            position = item(data, position)
+            position = item(data, position, cuts)
         return position
 
     return array
 
 
 def _optional(item: Walk) -> Walk:
-    def optional(data: memoryview, position: int) -> int:
-        following = _skip(1)(data, position)
-        return following if data[position] > 127 else item(data, following)
+    def optional(data: memoryview, position: int, cuts: list[MessageCut]) -> int:
+        following = _skip(1)(data, position, cuts)
+        return following if data[position] > 127 else item(data, following, cuts)
 
     return optional
 
 
 def _tags(tagged: Mapping[int, Walk]) -> Walk:
-    def tags(data: memoryview, position: int) -> int:
+    def tags(data: memoryview, position: int, cuts: list[MessageCut]) -> int:
+        begin, before, unknown, last = position, len(cuts), 0, -1
         count, position = _varint(data, position)
+        first = position
         for _ in range(count):
-            tag, position = _varint(data, position)
-            size, position = _varint(data, position)
+            start = position
+            tag, size_at = _varint(data, start)
+            size, position = _varint(data, size_at)
             end = position + size
             if end > len(data):
                 raise MalformedMessage(f"a tagged field claims to have {size} bytes")
+            if tag <= last:
+                raise MalformedMessage("tagged fields are not in order")
             known = tagged.get(tag)
-            if known is not None and known(data[:end], position) != end:
-                raise MalformedMessage("a tagged field is longer than its content")
-            position = end
+            if known is None:
+                unknown += 1
+                # Those in a row are one cut: whoever asks decides how many there are.
+                is_next = len(cuts) > before and cuts[-1].end == start
+                cuts.append(MessageCut(cuts.pop().start if is_next else start, end))
+            else:
+                within: list[MessageCut] = []
+                if known(data[:end], position, within) != end:
+                    raise MalformedMessage("a tagged field is longer than its content")
+                if within:
+                    left = size - sum(each.saved_bytes for each in within)
+                    cuts += [MessageCut(size_at, position, _as_varint(left)), *within]
+            last, position = tag, end
+        if unknown:
+            cuts.insert(before, MessageCut(begin, first, _as_varint(count - unknown)))
         return position
 
     return tags
@@ -184,7 +231,7 @@ def _length(
     if is_compact:
         length, position = _varint(data, position)
         return length - 1, position
-    following = _skip(length_bytes)(data, position)
+    following = _skip(length_bytes)(data, position, [])
     length = int.from_bytes(data[position:following], "big", signed=True)
     if length < -1:
         raise MalformedMessage(f"a field has the length {length}")
@@ -199,3 +246,9 @@ def _varint(data: memoryview, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position + number + 1
     raise MalformedMessage("a number of variable length has no end")
+
+
+def _as_varint(value: int) -> bytes:
+    encoded = bytearray()
+    write_unsigned_varint(value, encoded)
+    return bytes(encoded)

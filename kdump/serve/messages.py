@@ -20,7 +20,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 from msgspec import Struct
 
-from kdump.serve.message_shapes import MalformedMessage, nested_entity, walk_of
+from kdump.serve.message_shapes import MalformedMessage, MessageCut, nested_entity, walk_of, without
 from kdump.serve.stored_batches import LEAST_RANGE_BYTES, SentRange, StoredBatches
 
 FETCH: Final = 1
@@ -212,10 +212,10 @@ def _fields_of(schema: type) -> tuple[tuple[str, type | None], ...]:
 
 def _decoded(schema: Any, data: bytes, position: int) -> tuple[Any, int]:
     """Decode an entity; gives the byte after it, too."""
-    end = walk_of(schema)(memoryview(data), position)
+    cuts: list[MessageCut] = []
+    end = walk_of(schema)(memoryview(data), position, cuts)
     try:
-        entity, _ = entity_reader(schema)(data, position)
+        entity, _ = entity_reader(schema)(without(data, cuts) if cuts else data, position)
     except (SerialError, LookupError, ValueError, TypeError, OverflowError) as problem:
-        # A lookup fails for tagged fields that are newer than the schemas.
         raise MalformedMessage(str(problem) or type(problem).__name__) from problem
     return entity, end

@@ -12,12 +12,13 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
+from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
 from builders.log_directories import TOPIC_ID, write_log_directory, write_partition
-from builders.serving import PATIENCE_S, RunningServer, opened
-from kdump.serve.messages import versions_of
+from builders.serving import PATIENCE_S, USUAL, RunningServer, decoded, framed, opened, received
+from kdump.serve.messages import built, decode_request, versions_of
 
 FETCH: Final = 1
 LIST_OFFSETS: Final = 2
@@ -78,6 +79,34 @@ def test_a_client_that_is_too_new_learns_the_versions(server: RunningServer) -> 
         data = connection.recv(4096)
     assert int.from_bytes(data[8:10], "big") == ErrorCode.unsupported_version
     assert int.from_bytes(data[10:14], "big") == len(OFFERED)
+
+
+NEWER: Final = bytes([1, 99, 3]) + b"new"
+"""A tagged field that no schema has."""
+
+
+@pytest.mark.parametrize("at", [16, -4, -1], ids=["header", "topic", "body"])
+def test_tagged_fields_of_newer_clients_are_ignored(at: int, server: RunningServer) -> None:
+    plain = framed(3, 12, topics=[{"name": "orders", "topic_id": None}])[4:]
+    assert plain[at] == 0
+    request = plain[:at] + NEWER + plain[len(plain[:at]) + 1 :]
+    with server.connect() as connection:
+        connection.sendall(len(request).to_bytes(4, "big") + request)
+        answer = decoded(3, 12, received(connection))
+    assert [each.name for each in answer.topics] == ["orders"]
+
+
+def test_newer_fields_within_tagged_fields_are_ignored() -> None:
+    state = {"replica_id": 3, "replica_epoch": 4}
+    fields = {"max_wait": WAIT, "min_bytes": 1, "topics": [], "forgotten_topics_data": []}
+    plain = framed(FETCH, 17, replica_state=state, **fields)[4:]
+    size, content = plain[-14], plain[-13:]
+    assert size == len(content)
+    within = content[:-1] + NEWER
+    request = plain[:-14] + bytes([len(within)]) + within
+    assert decode_request(request, frozenset({FETCH})).body == built(
+        load_request_schema(FETCH, 17), {**USUAL, "replica_state": state, **fields}
+    )
 
 
 @pytest.mark.parametrize("version", range(4, 19))
