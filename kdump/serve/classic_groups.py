@@ -62,6 +62,11 @@ class LiveMember(Struct):
     syncing: asyncio.Future[bytes] | None = None
 
     @property
+    def size_bytes(self) -> int:
+        """How much it says of itself, and is assigned."""
+        return sum(map(len, (*self.protocols, *self.protocols.values(), self.assignment)))
+
+    @property
     def is_waiting(self) -> bool:
         """Whether an answer to it is due: it cannot send heartbeats."""
         return any(each is not None and not each.done() for each in (self.joining, self.syncing))

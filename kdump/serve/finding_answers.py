@@ -101,13 +101,14 @@ class FindingAnswers(ServingAnswers):
                 for each in self._cluster.topics.values()
             ]
         else:
-            found = [
-                self._asked(
-                    getattr(each, "name", None),
-                    getattr(each, "topic_id", None),
-                    with_operations=with_operations,
-                )
+            # As in a broker, a topic that is named again is answered once.
+            asked = dict.fromkeys(
+                (getattr(each, "name", None), getattr(each, "topic_id", None))
                 for each in body.topics
+            )
+            found = [
+                self._asked(name, topic_id, with_operations=with_operations)
+                for name, topic_id in asked
             ]
         answer = {
             "brokers": [self._serving.broker(caller)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -16,6 +16,7 @@ from kdump.serve.classic_groups import ClassicGroup
 from kdump.serve.consumer_groups import ConsumerGroup
 from kdump.serve.disk_groups import DiskGroups, FoundGroups
 from kdump.serve.group_refusal import GroupRefusal
+from kdump.serve.kept_commits import KeptCommits, ServedOffset
 from kdump.serve.live_groups import LiveGroups
 from kdump.serve.messages import Answer, Request
 from kdump.serve.streams_descriptions import described_streams
@@ -38,26 +39,11 @@ _WITH_NOT_FOUND: Final = 6
 """From this version of ``DescribeGroups`` on, a group that does not exist is an error."""
 _LARGEST_METADATA: Final = 4096
 """Follows ``offset.metadata.max.bytes``."""
-_MOST_COMMITS: Final = 100_000
-"""So many offsets of all groups are kept."""
 _DEAD: Final = "Dead"
 _CONSUMERS: Final = "consumer"
 """The protocol type of consumers."""
 _OF_CONSUMER_PROTOCOL: Final = 1
 """The type of a member in ``ConsumerGroupDescribe``."""
-
-
-class ServedOffset(NamedTuple):
-    """A committed offset, from the disk or from a client.
-
-    Attributes:
-        leader_epoch: of the last record that was read; -1 if the consumer did not say.
-        metadata: text of the consumer's.
-    """
-
-    offset: int
-    leader_epoch: int = _UNKNOWN
-    metadata: str = ""
 
 
 class _NamedTopic(Struct, frozen=True):
@@ -75,12 +61,16 @@ CommitCheck = Callable[[_NamedTopic, Any], ErrorCode]
 
 
 class GroupAnswers(ServingAnswers):
-    """Answers everything about groups, but for what their members say."""
+    """Answers everything about groups, but for what their members say.
+
+    A group that is named again in a request is answered once: a response stays as large as what is
+    known.
+    """
 
     def __init__(self, serving: Serving) -> None:
         super().__init__(serving)
         self._disk = DiskGroups(serving.cluster, serving.notices)
-        self._commits: dict[str, dict[TopicPartition, ServedOffset]] = {}
+        self._commits = KeptCommits()
         self.live = LiveGroups()
 
     def handlers(self) -> Mapping[int, Answering]:
@@ -116,7 +106,7 @@ class GroupAnswers(ServingAnswers):
                         else {"error_code": error, "topics": ()}
                     ),
                 }
-                for each in groups
+                for each in _once(groups)
             ]
         }
 
@@ -145,7 +135,7 @@ class GroupAnswers(ServingAnswers):
             )
             for key, each in found.offsets(group_id).items()
         }
-        offsets |= self._commits.get(group_id, {})
+        offsets |= self._commits.of(group_id)
         if asked is None:
             wanted = numbers_by_topic(offsets)
             topics = [(self._by_name(name), numbers) for name, numbers in wanted.items()]
@@ -217,12 +207,10 @@ class GroupAnswers(ServingAnswers):
         metadata = asked.committed_metadata or ""
         if len(metadata) > _LARGEST_METADATA:
             return ErrorCode.offset_metadata_too_large
-        own = self._commits.setdefault(group_id, {})
-        if key not in own and sum(map(len, self._commits.values())) >= _MOST_COMMITS:
-            return ErrorCode.policy_violation
         epoch = getattr(asked, "committed_leader_epoch", _UNKNOWN)
-        own[key] = ServedOffset(asked.committed_offset, epoch, metadata)
-        return ErrorCode.none
+        offset = ServedOffset(asked.committed_offset, epoch, metadata)
+        is_kept = self._commits.keep(group_id, key, offset)
+        return ErrorCode.none if is_kept else ErrorCode.policy_violation
 
     def _named(self, asked: Any) -> _NamedTopic:
         name = getattr(asked, "name", None)
@@ -268,7 +256,7 @@ class GroupAnswers(ServingAnswers):
         return {
             "groups": [
                 {"group_id": group_id, **self._described(group_id, found, request.version)}
-                for group_id in request.body.groups
+                for group_id in dict.fromkeys(request.body.groups)
             ]
         }
 
@@ -303,7 +291,7 @@ class GroupAnswers(ServingAnswers):
         return {
             "groups": [
                 {"group_id": group_id, **self._described_group(group_id, found, wanted)}
-                for group_id in request.body.group_ids
+                for group_id in dict.fromkeys(request.body.group_ids)
             ]
         }
 
@@ -390,7 +378,7 @@ class GroupAnswers(ServingAnswers):
         return {
             "groups": [
                 {"group_id": each.group_id, **self._share_offsets(each, found)}
-                for each in request.body.groups
+                for each in _once(request.body.groups)
             ]
         }
 
@@ -443,6 +431,14 @@ class GroupAnswers(ServingAnswers):
                     }
                 )
         return {"topic_partitions": topics}
+
+
+def _once(asked: Iterable[Any]) -> Iterable[Any]:
+    """The groups of a request, each as it is named first."""
+    found: dict[str, Any] = {}
+    for each in asked:
+        found.setdefault(each.group_id, each)
+    return found.values()
 
 
 def _always(error: ErrorCode) -> CommitCheck:

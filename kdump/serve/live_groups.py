@@ -16,6 +16,10 @@ from kdump.serve.group_refusal import GroupRefusal
 _GLANCE_S: Final = 0.5
 _MOST_GROUPS: Final = 10_000
 """So many groups are remembered after their members have left."""
+_LARGEST_NAMES: Final = 8 << 20
+"""So long may be the names of all these together."""
+_LARGEST_MEMBERS_BYTES: Final = 32 << 20
+"""So large may be what all members of the classic protocol say of themselves, and are assigned."""
 MOST_MEMBERS: Final = 500
 """So many members of all groups together."""
 LARGEST_MEMBER_BYTES: Final = 256 << 10
@@ -101,11 +105,29 @@ class LiveGroups(Struct):
         if not group_id:
             raise GroupRefusal(ErrorCode.invalid_group_id)
         count = sum(each.members_count for each in self.by_id.values())
-        is_new = group_id not in self.by_id
-        if count >= MOST_MEMBERS or (is_new and len(self.by_id) >= _MOST_GROUPS):
+        if count >= MOST_MEMBERS or (group_id not in self.by_id and not self._has_room(group_id)):
             raise GroupRefusal(ErrorCode.group_max_size_reached)
         if self._watch is None:
             self._watch = asyncio.get_running_loop().create_task(self._expire())
+
+    def _has_room(self, group_id: str) -> bool:
+        names = len(group_id) + sum(map(len, self.by_id))
+        return len(self.by_id) < _MOST_GROUPS and names <= _LARGEST_NAMES
+
+    def require_room(self, size_bytes: int) -> None:
+        """Check that there is room for what a member says, or a leader assigns.
+
+        Raises:
+            GroupRefusal: there is not.
+        """
+        held = sum(
+            each.size_bytes
+            for group in self.by_id.values()
+            if isinstance(group, ClassicGroup)
+            for each in group.members.values()
+        )
+        if held + size_bytes > _LARGEST_MEMBERS_BYTES:
+            raise GroupRefusal(ErrorCode.invalid_request)
 
     def close(self) -> None:
         """Stop watching over members."""

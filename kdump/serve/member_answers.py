@@ -74,8 +74,9 @@ class MemberAnswers:
             {each.name: bytes(each.metadata) for each in body.protocols},
         )
         try:
-            if sum(map(len, member.protocols.values())) > LARGEST_MEMBER_BYTES:
+            if member.size_bytes > LARGEST_MEMBER_BYTES:
                 raise GroupRefusal(ErrorCode.invalid_request)
+            self._live.require_room(member.size_bytes)
             member_id, joined = await self._live.classic_to_join(body.group_id).join(
                 member, body.protocol_type, must_know_id=request.version >= _KNOWING_IDS
             )
@@ -104,6 +105,7 @@ class MemberAnswers:
         try:
             group = self._live.classic(body.group_id)
             given = {each.member_id: bytes(each.assignment) for each in body.assignments}
+            self._live.require_room(sum(map(len, given.values())))
             assignment = await group.sync(body.member_id, body.generation_id, given)
         except GroupRefusal as refusal:
             return {"error_code": refusal.error, "assignment": b""}

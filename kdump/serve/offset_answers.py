@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -47,7 +48,13 @@ class OffsetAnswers(ServingAnswers):
         return await self._serving.threads.run(self._list_offsets, request)
 
     def _list_offsets(self, request: Request) -> Answer:
+        """One answer for each partition; one that is named again is refused, as by a broker."""
         level = LEVELS.get(getattr(request.body, "isolation_level", 0))
+        times_asked = Counter(
+            TopicPartition(topic.name, each.partition_index)
+            for topic in request.body.topics
+            for each in topic.partitions
+        )
         return {
             "topics": [
                 {
@@ -55,14 +62,14 @@ class OffsetAnswers(ServingAnswers):
                     "partitions": [
                         {
                             "partition_index": each.partition_index,
-                            **self._offset(
-                                TopicPartition(topic.name, each.partition_index),
-                                each,
-                                level,
-                                request.version,
+                            **(
+                                self._offset(key, each, level, request.version)
+                                if times_asked[key] == 1
+                                else {"error_code": ErrorCode.invalid_request}
                             ),
                         }
                         for each in topic.partitions
+                        for key in [TopicPartition(topic.name, each.partition_index)]
                     ],
                 }
                 for topic in request.body.topics

@@ -116,19 +116,23 @@ class TransactionAnswers(ServingAnswers):
         return await self._serving.threads.run(self._describe_producers, request)
 
     def _describe_producers(self, request: Request) -> Answer:
+        # Each takes long: one that is named again is answered once.
+        asked: dict[str, dict[int, None]] = {}
+        for topic in request.body.topics:
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         return {
             "topics": [
                 {
-                    "name": topic.name,
+                    "name": name,
                     "partitions": [
                         {
                             "partition_index": number,
-                            **self._producers(TopicPartition(topic.name, number)),
+                            **self._producers(TopicPartition(name, number)),
                         }
-                        for number in topic.partition_indexes
+                        for number in numbers
                     ],
                 }
-                for topic in request.body.topics
+                for name, numbers in asked.items()
             ]
         }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -220,3 +220,35 @@ def wait_until_closed(server: RunningServer, connections: int, descriptors: int)
 
 def open_descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+GROUPS: Final = {"groups": [{"group_id": "g", "topics": None}] * 9}
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "fields", "once"),
+    [
+        (3, 9, {"topics": [{"name": "orders"}] * 9}, "topics"),
+        (9, 9, {**GROUPS, "require_stable": False}, "groups"),
+        (15, 6, {"groups": ["g"] * 9, "include_authorized_operations": False}, "groups"),
+        (69, 1, {"group_ids": ["g"] * 9, "include_authorized_operations": False}, "groups"),
+        (61, 0, {"topics": [{"name": "orders", "partition_indexes": [0] * 9}] * 9}, "topics"),
+        (90, 0, GROUPS, "groups"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else "",
+)
+def test_what_is_named_again_is_answered_once(
+    api_key: int, version: int, fields: dict[str, Any], once: str, server: RunningServer
+) -> None:
+    """A request of some bytes for each would have a response of any size."""
+    (found,) = getattr(server.ask(api_key, version, **fields), once)
+    if api_key == 61:
+        assert len(found.partitions) == 1
+
+
+def test_a_partition_whose_offset_is_asked_for_twice_is_refused(server: RunningServer) -> None:
+    """Follows ``ListOffsetsRequest.duplicatePartitions``."""
+    partition = {"partition_index": 0, "timestamp": -1}
+    topics = [{"name": "orders", "partitions": [partition, partition]}]
+    answer = server.ask(2, 10, replica_id=-1, isolation_level=0, topics=topics, timeout=WAIT)
+    assert {each.error_code for each in answer.topics[0].partitions} == {ErrorCode.invalid_request}
