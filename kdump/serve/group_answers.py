@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from msgspec import Struct
 
 from kdump.formats.names import TopicPartition
+from kdump.formats.uuids import parse_uuid
 from kdump.jobs.groups.group_report import ShareOffsetReport
 from kdump.serve.answering import Answering, Caller, Serving, ServingAnswers, numbers_by_topic
 from kdump.serve.classic_groups import ClassicGroup
@@ -20,7 +21,7 @@ from kdump.serve.kept_commits import KeptCommits, ServedOffset
 from kdump.serve.live_groups import LiveGroups
 from kdump.serve.messages import Answer, Request
 from kdump.serve.streams_descriptions import described_streams
-from kdump.state.groups.group_image import Group, GroupState, GroupType
+from kdump.state.groups.group_image import CommittedOffset, Group, GroupState, GroupType
 from kdump.state.groups.group_members import AssignedPartitions, Assignment
 
 OFFSET_COMMIT: Final = 8
@@ -127,6 +128,7 @@ class GroupAnswers(ServingAnswers):
     ) -> Answer:
         """The offsets of a group: those of clients, and for other partitions those on the disk."""
         self._disk.note_use(group_id, found)
+        is_by_id = asked is not None and version >= _WITH_TOPIC_IDS
         offsets = {
             key: ServedOffset(
                 each.offset,
@@ -134,6 +136,7 @@ class GroupAnswers(ServingAnswers):
                 each.metadata,
             )
             for key, each in found.offsets(group_id).items()
+            if not (is_by_id and self._is_of_another_topic(key.topic, each))
         }
         offsets |= self._commits.of(group_id)
         if asked is None:
@@ -152,6 +155,16 @@ class GroupAnswers(ServingAnswers):
                 for topic, numbers in topics
             ]
         }
+
+    def _is_of_another_topic(self, name: str, committed: CommittedOffset) -> bool:
+        """Whether an offset was committed for an earlier topic of a name.
+
+        Follows ``OffsetMetadataManager.isMismatchedTopicId``.
+        """
+        topic_id = self._by_name(name).topic_id
+        if topic_id is None or committed.topic_id is None:
+            return False
+        return parse_uuid(committed.topic_id) != topic_id
 
     async def offset_commit(self, request: Request, _caller: Caller) -> Answer:
         """Keep offsets in memory; nothing is written."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -11,8 +12,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode
 
-from builders.batches import batches
-from builders.log_directories import write_partition
+from builders.batches import batch, batches, record
+from builders.group_records import offset_key, offset_value
+from builders.log_directories import TOPIC_ID, write_partition
 from builders.serving import PATIENCE_S, RunningServer, opened
 
 
@@ -323,3 +325,22 @@ def test_a_group_without_its_offsets_topic_is_told(server: RunningServer) -> Non
     next_offset(consumer)
     consumer.close()
     assert any("group readers: begins without offsets" in line for line in server.lines)
+
+
+def test_an_offset_of_an_earlier_topic_is_none_of_the_one_created_again(log_dir: Path) -> None:
+    """Follows ``OffsetMetadataManager.isMismatchedTopicId``; a name alone cannot mismatch."""
+    values = {b"earlier": uuid.UUID(int=7), b"current": TOPIC_ID, b"unknown": None}
+    commits = [
+        record(at, offset_key(group), offset_value(2, topic_id=topic_id))
+        for at, (group, topic_id) in enumerate(values.items())
+    ]
+    write_partition(log_dir / "__consumer_offsets-0", {0: batch(commits)})
+    asked = [{"name": "orders", "topic_id": TOPIC_ID, "partition_indexes": [0]}]
+    with opened(log_dir) as server:
+        for version, earlier in ((9, 2), (10, -1)):
+            groups = [{"group_id": each.decode(), "topics": asked} for each in values]
+            answer = server.ask(9, version, groups=groups, require_stable=True)
+            assert {
+                each.group_id: each.topics[0].partitions[0].committed_offset
+                for each in answer.groups
+            } == {"earlier": earlier, "current": 2, "unknown": 2}
