@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from kdump.formats import record_batch
 from kdump.formats.names import TopicPartition
@@ -109,8 +110,8 @@ class CommittedReaders:
 class ServedLog(Struct):
     """The log of the replica that is served of a partition.
 
-    Where a broker is using it, it is listed again when a file is gone, or a reader is at the end or
-    not within it.
+    Where a broker is using it, it is listed again when a file is gone, when a reader is at the end
+    or not within it, and when its offsets are asked for.
 
     Attributes:
         verified: what was verified of all logs.
@@ -184,6 +185,7 @@ class ServedLog(Struct):
         Raises:
             OSError: the replica cannot be read.
         """
+        self._is_listed_again()
         if question.time is SpecialTime.LATEST:
             return self.end(question.isolation_level).found
         return self.lookup(question).found
@@ -194,6 +196,7 @@ class ServedLog(Struct):
         Raises:
             OSError: the replica cannot be read.
         """
+        self._is_listed_again()
         found = self.end(IsolationLevel.READ_UNCOMMITTED)
         history = EpochHistory(found.epochs)
         return history.end_offset_for(leader_epoch, found.log_end_offset)
@@ -243,8 +246,10 @@ class ServedLog(Struct):
         again = settled_glimpse_of(partition)
         if again is None:
             return False
+        # What a broker has opened counts to its end: its checkpoints are old.
+        directory = replace(self.replica.log_directory, is_clean=False)
         with self._lock:
-            self.replica = Replica(self.replica.log_directory, again.partition)
+            self.replica = Replica(directory, again.partition)
             self._ends.clear()
             self.readers.forget(self.key)
         return True

@@ -16,8 +16,11 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
-from builders.log_directories import TOPIC_ID, write_log_directory, write_partition
+from builders.lock_holder import held_elsewhere
+from builders.log_directories import TOPIC_ID, file_name, write_log_directory, write_partition
 from builders.serving import PATIENCE_S, USUAL, RunningServer, decoded, framed, opened, received
+from kdump.formats.names import FileKind
+from kdump.log.lock_holders import forget_holders
 from kdump.serve.messages import built, decode_request, versions_of
 
 FETCH: Final = 1
@@ -287,3 +290,32 @@ def test_a_file_that_vanishes_is_an_error_of_its_partition(log_dir: Path) -> Non
         assert fetch(server, 0).error_code is ErrorCode.kafka_storage_error
         assert server.read([("other", 0)])["other", 0]
     assert any("orders-0" in line for line in server.lines)
+
+
+def append(log_dir: Path, data: bytes) -> None:
+    with (log_dir / "orders-0" / file_name(0, FileKind.LOG)).open("ab") as log:
+        log.write(data)
+
+
+def test_the_end_of_a_log_that_a_broker_appends_to_is_its_end_by_now(locked_dir: Path) -> None:
+    write_log_directory(locked_dir, clean=False, high_watermarks={("orders", 0): 27})
+    *earlier, last = batches(10)
+    write_partition(locked_dir / "orders-0", {0: b"".join(earlier)})
+    with opened(locked_dir) as server:
+        assert offset_of(server, -1).offset == 27
+        append(locked_dir, last)
+        assert offset_of(server, -1).offset == 30
+        assert offset_of(server, -3).offset == 29
+
+
+def test_a_broker_that_is_started_meanwhile_is_read_to_its_end(log_dir: Path) -> None:
+    """Its high watermark is not written down so soon."""
+    try:
+        with opened(log_dir) as server:
+            assert fetch(server, 30).records == b""
+            with held_elsewhere(log_dir):
+                forget_holders()
+                append(log_dir, batches(11)[10])
+                assert fetch(server, 30).records == batches(11)[10]
+    finally:
+        forget_holders()
