@@ -167,7 +167,7 @@ def open_cluster(
     ids = {} if request.image is None else _topic_ids(request.image)
     replicas, other_topics = _replicas(request, ids)
     chosen = choose_replicas(replicas, on_failure)
-    verified, readers = VerifiedBatches(), CommittedReaders()
+    verified, readers = VerifiedBatches(with_records=notices.skips_damage), CommittedReaders()
     logs: dict[TopicPartition, ServedLog | ServedLog07] = {}
     for replica in chosen.chosen:
         key = replica.partition.key

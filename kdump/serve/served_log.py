@@ -305,6 +305,9 @@ class ServedLog(Struct):
                 found.close(number)
             if is_done:
                 return
+        if damages and self._may_pass(damages, found, offset, end):
+            # Nothing follows the records that cannot be read.
+            found.lost_end = end
 
     def _take_of(
         self,

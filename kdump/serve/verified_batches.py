@@ -11,12 +11,17 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from kdump.formats.errors import FormatError, OverLimitError
 from kdump.formats.names import FileKind
+from kdump.log.batch_validity import LogPart
 from kdump.log.log_search import SegmentSearch, Trust
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.valid_windows import Damage, segment_part, valid_windows
-from kdump.scan.batches import BatchColumns
+from kdump.log.valid_windows import Damage, batch_damage, segment_part, valid_windows
+from kdump.scan.batches import BatchColumns, Window
+from kdump.scan.record_validity import undecodable_without_records
+from kdump.scan.records import RecordColumns
+from kdump.scan.walk import MessageSet, expand_window
 from kdump.storage.location import Location, StoredFile
 
 _STEP_BYTES: Final = 1 << 20
@@ -60,11 +65,13 @@ class SegmentBatches(Struct):
     Attributes:
         partition: as a starting broker loads it.
         following: the segment after it; None for the last one.
+        with_records: whether records that cannot be decoded are damage of their batch.
     """
 
     partition: Partition
     segment: Segment
     following: Segment | None
+    with_records: bool = False
     _identity: tuple[int | str, ...] | None = None
     _stretches: list[_Stretch] = field(default_factory=list)
 
@@ -136,7 +143,7 @@ class SegmentBatches(Struct):
         if stretch.last_offsets:
             part = replace(part, least_offset=stretch.reached_offset)
         begin = stretch.end
-        for step in valid_windows(log, part, window_bytes=_STEP_BYTES):
+        for step in self._read(log, part):
             if isinstance(step, Damage):
                 stretch.steps.append(step)
                 stretch.last_offsets.append(stretch.reached_offset - 1)
@@ -153,6 +160,13 @@ class SegmentBatches(Struct):
         else:
             self._join(stretch, follower)
 
+    def _read(self, log: StoredFile, part: LogPart) -> Iterator[Window | Damage]:
+        for step in valid_windows(log, part, window_bytes=_STEP_BYTES):
+            if self.with_records and isinstance(step, Window):
+                yield from _decodable(step, str(log.location))
+            else:
+                yield step
+
     def _join(self, stretch: _Stretch, follower: _Stretch) -> None:
         """Make one of two stretches that meet."""
         stretch.steps += follower.steps
@@ -163,10 +177,44 @@ class SegmentBatches(Struct):
         self._stretches.remove(follower)
 
 
-class VerifiedBatches:
-    """What was verified of all segments; what was not asked for longest is forgotten first."""
+def _decodable(window: Window, path: str) -> Iterator[Window | Damage]:
+    """Yield the batches whose records can be decoded in runs, and each of the others on its own."""
+    begin = 0
+    for row, problem in sorted(_undecodable(window).items()):
+        if begin < row:
+            yield window.rows(slice(begin, row))
+        yield batch_damage(window, row, path, problem)
+        begin = row + 1
+    if begin < window.batches.count:
+        yield window.rows(slice(begin, None))
 
-    def __init__(self) -> None:
+
+def _undecodable(window: Window) -> dict[int, FormatError]:
+    """What is wrong with the records of batches, by row; a consumer never comes past them."""
+    found = undecodable_without_records(window)
+    for records in expand_window(window, with_records=True):
+        if isinstance(records, RecordColumns):
+            positions = records.batches.position
+            found |= {int(positions[row]): why for row, why in records.problems.items()}
+        elif isinstance(records, MessageSet) and records.problem is not None:
+            found[int(records.window.batches.position[0])] = records.problem
+    rows = window.batches.position
+    return {
+        int(rows.searchsorted(position)): why
+        for position, why in found.items()
+        if not isinstance(why, OverLimitError)
+    }
+
+
+class VerifiedBatches:
+    """What was verified of all segments; what was not asked for longest is forgotten first.
+
+    Args:
+        with_records: whether records that cannot be decoded are damage of their batch.
+    """
+
+    def __init__(self, *, with_records: bool = False) -> None:
+        self._with_records = with_records
         self._lock = threading.Lock()
         self._segments: OrderedDict[Location, SegmentBatches] = OrderedDict()
         self._counts: dict[Location, int] = {}
@@ -180,7 +228,9 @@ class VerifiedBatches:
         with self._lock:
             found = self._segments.get(path)
             if found is None or (found.segment, found.following) != (segment, following):
-                found = self._segments[path] = SegmentBatches(partition, segment, following)
+                found = self._segments[path] = SegmentBatches(
+                    partition, segment, following, self._with_records
+                )
             self._segments.move_to_end(path)
             return found
 

@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -16,11 +17,13 @@ from builders.log_directories import write_log_directory, write_partition
 from builders.recovery import of_producer
 from builders.serving import RunningServer, opened
 from builders.transactional_logs import random_steps, write_transactional_log
-from builders.verified import forged
+from builders.verified import forged, with_body
+from kdump.formats.names import TopicPartition
 from kdump.serve.served_log import empty_batch
 from serve.test_answers import fetch, offset_of
 
 LOG = "00000000000000000000.log"
+KEY: Final = TopicPartition("orders", 0)
 
 
 def flip(log: bytearray, at: int) -> None:
@@ -156,6 +159,35 @@ def test_no_damage_shows_a_record_that_was_not_committed(seed: int, tmp_path: Pa
     with opened(root, skips_damage=True) as server:
         found = server.read([("orders", 0)], "read_committed")["orders", 0]
     assert {each.offset for each in found} <= {each.offset for each in committed}
+
+
+UNREADABLE: Final = {
+    "codec": lambda content: forged(content, attributes=6),
+    "compression": lambda content: forged(content, attributes=1),
+    "records": lambda content: with_body(content, b"\xff" * 60),
+    "count": lambda content: forged(content, records_count=-1),
+    "few records": lambda content: forged(content, records_count=30),
+    "many records": lambda content: forged(content, records_count=1),
+}
+"""Batches whose checksum is right, at which Kafka's consumer stops for ever."""
+
+
+@pytest.mark.parametrize("number", [0, 4, 9])
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_batches_without_readable_records_are_left_out(
+    kind: str, number: int, log_dir: Path
+) -> None:
+    every = batches(10)
+    lost = range(3 * number, 3 * number + 3)
+    every[number] = UNREADABLE[kind](every[number])
+    (log_dir / "orders-0" / LOG).write_bytes(b"".join(every))
+    with opened(log_dir) as server:
+        assert fetch(server, lost[0], partition_max_bytes=1).records == every[number]
+        assert server.lines == []
+    with opened(log_dir, skips_damage=True) as server:
+        found = server.read([("orders", 0)])["orders", 0]
+    assert [each.offset for each in found] == [each for each in range(30) if each not in lost]
+    assert server.notices.lost_ranges(KEY) == [(lost[0], lost[-1] + 1)]
 
 
 def test_the_end_is_never_before_the_start(log_dir: Path) -> None:
