@@ -283,6 +283,29 @@ def test_a_producer_is_refused(server: RunningServer, log_dir: Path) -> None:
     assert (log_dir / "orders-0" / "00000000000000000000.log").read_bytes() == stored
 
 
+@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize("bases", [[0], [0, 15]])
+def test_a_file_that_becomes_shorter_is_an_error_of_its_partition(
+    bases: list[int], kept: int, log_dir: Path
+) -> None:
+    shutil.rmtree(log_dir / "orders-0")
+    rows = batches(10)
+    ends = [*bases[1:], 30]
+    logs = {
+        base: b"".join(rows[base // 3 : end // 3]) for base, end in zip(bases, ends, strict=True)
+    }
+    write_partition(log_dir / "orders-0", logs)
+    path = log_dir / "orders-0" / file_name(0, FileKind.LOG)
+    with opened(log_dir) as server:
+        assert offset_of(server, -1).offset == 30
+        with path.open("r+b") as log:
+            log.truncate(kept * len(rows[0]))
+        if kept:
+            assert fetch(server, 0).records == b"".join(rows[:kept])
+        assert fetch(server, 9).error_code is ErrorCode.kafka_storage_error
+    assert any("became shorter" in line and path.name in line for line in server.lines)
+
+
 def test_a_file_that_vanishes_is_an_error_of_its_partition(log_dir: Path) -> None:
     write_partition(log_dir / "other-0", {0: b"".join(batches(2))})
     with opened(log_dir) as server:
