@@ -54,6 +54,10 @@ _REQUESTS_BYTES: Final = 24 << 20
 claims a large one and does not send it."""
 _RESPONSES_BYTES: Final = 24 << 20
 """What the allocator keeps of them can be as much again."""
+_LARGE_RESPONSE_BYTES: Final = 64 << 10
+_LARGE_RESPONSES_BYTES: Final = 128 << 20
+"""Of those that are larger and no fetches, while they are sent. One of them can be 32 MiB: all that
+the members of a group say."""
 _DECODED_BYTES: Final = 128 << 20
 _DECODED_TIMES: Final = 96
 """So many times its bytes a request can take with its answer: four bytes are a partition."""
@@ -97,6 +101,7 @@ class ProtocolServer:
     notices: ServedNotices
     admission: Admission = field(default_factory=Admission)
     _early: dict[asyncio.Task[None], str] = field(default_factory=dict)
+    _large: dict[asyncio.Task[Any], int] = field(default_factory=dict)
     _authorization: Authorization = field(init=False)
     _answers: dict[int, Answering] = field(init=False)
     _fetches: FetchAnswers = field(init=False)
@@ -339,9 +344,37 @@ class ProtocolServer:
                     answering = self._answer(request, caller, access)
                     if request.api_key in WAITING:
                         answering = _while_there(reader, answering)
-                    await self._send(writer, encode_response(request, await answering))
+                    response = encode_response(request, await answering)
+                    with self._large_response(response.held_bytes):
+                        await self._send(writer, response)
             # Who sends many requests at once does not keep others waiting.
             await asyncio.sleep(0)
+
+    @contextlib.contextmanager
+    def _large_response(self, size_bytes: int) -> Iterator[None]:
+        """Count a large response while it is sent; of too many, the one ends that takes longest.
+
+        Who takes it at once needs some milliseconds, so that slow readers do not keep it from
+        others.
+        """
+        if size_bytes <= _LARGE_RESPONSE_BYTES:
+            yield
+            return
+        while self._large and sum(self._large.values()) + size_bytes > _LARGE_RESPONSES_BYTES:
+            longest = next(iter(self._large))
+            del self._large[longest]
+            longest.cancel()
+            self.notices.note(
+                f"more than {_LARGE_RESPONSES_BYTES >> 20} MiB of responses are not taken by their"
+                " clients: the oldest are closed"
+            )
+        task = asyncio.current_task()
+        assert task is not None
+        self._large[task] = size_bytes
+        try:
+            yield
+        finally:
+            self._large.pop(task, None)
 
     async def _describe_configs(
         self,

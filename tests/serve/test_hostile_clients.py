@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from builders.batches import batches
 from builders.log_directories import write_log_directory, write_partition
 from builders.serving import PATIENCE_S, RunningServer, framed, opened, received
+from kdump.serve import server as protocol_server
 from kdump.serve.message_shapes import MalformedMessage
 from kdump.serve.messages import decode_request, versions_of
 from kdump.serve.server import LARGEST_QUESTION_BYTES, LARGEST_REQUEST_BYTES
@@ -252,3 +253,24 @@ def test_a_partition_whose_offset_is_asked_for_twice_is_refused(server: RunningS
     topics = [{"name": "orders", "partitions": [partition, partition]}]
     answer = server.ask(2, 10, replica_id=-1, isolation_level=0, topics=topics, timeout=WAIT)
     assert {each.error_code for each in answer.topics[0].partitions} == {ErrorCode.invalid_request}
+
+
+def test_large_responses_that_nobody_takes_are_bounded(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol_server, "_LARGE_RESPONSES_BYTES", 4 << 20)
+    request = framed(15, 6, groups=["g"], include_authorized_operations=False)
+    with opened(log_dir) as server, contextlib.ExitStack() as connections:
+        joined = server.ask(11, 2, **JOINING)
+        member = {"group_id": "g", "member_id": joined.member_id, "generation_id": 1}
+        assigned = [{"member_id": joined.member_id, "assignment": bytes(1 << 19)}]
+        server.ask(14, 5, group_instance_id=None, assignments=assigned, **member)
+        slow = [connections.enter_context(server.connect()) for _ in range(20)]
+        for each in slow:
+            each.sendall(request * 30)  # more than the system holds for a client
+        until = time.monotonic() + PATIENCE_S
+        while not any("are not taken" in line for line in server.lines):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        described = server.ask(15, 6, groups=["g"], include_authorized_operations=False)
+        assert len(described.groups[0].members[0].member_assignment) == 1 << 19
