@@ -75,10 +75,22 @@ class FetchedBatches(Struct, frozen=True):
 
 
 class CommittedReader(NamedTuple):
-    """How transactions end ahead of a reader."""
+    """How transactions end ahead of a reader.
+
+    Attributes:
+        segment: the number of the one in which the reader is.
+        identity: which file that is.
+    """
 
     outcomes: TransactionOutcomes
     ahead: LookAhead
+    segment: int
+    identity: tuple[int | str, ...] | None
+
+    def is_of_another(self, found: _Taken) -> bool:
+        """Whether the segment was written or replaced since; a broker only appends to it."""
+        is_same = self.identity == found.logs[self.segment].identity()
+        return self.segment != found.written and not is_same
 
 
 class CommittedReaders:
@@ -377,16 +389,19 @@ class ServedLog(Struct):
         if not any(_has_transactions(batches) for _, batches in found.parts):
             return ()
         reader = self.readers.pop(self.key, offset)
-        if reader is None:
+        if reader is None or (reader.segment in found.logs and reader.is_of_another(found)):
             position = int(found.parts[0][1].position[0])
             ahead = LookAhead(self.replica.partition, number, position)
-            reader = CommittedReader(TransactionOutcomes(ahead, lambda _damage: None), ahead)
+            outcomes = TransactionOutcomes(ahead, lambda _damage: None)
+            reader = CommittedReader(outcomes, ahead, number, None)
         try:
             aborted, is_cut = _aborted(found, reader.outcomes)
         finally:
             reader.ahead.rest()
         if not is_cut:
-            self.readers.put(self.key, int(found.parts[-1][1].last_offset[-1]) + 1, reader)
+            last, batches = found.parts[-1]
+            reader = reader._replace(segment=last, identity=found.logs[last].identity())
+            self.readers.put(self.key, int(batches.last_offset[-1]) + 1, reader)
         return aborted
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from builders.damage import batch_positions
-from builders.recovery import marker
+from builders.log_directories import write_log_directory
+from builders.recovery import marker, of_producer
 from builders.serving import RunningServer, opened, read_with
 from builders.transactional_logs import (
     Step,
@@ -83,3 +84,16 @@ def test_small_fetches_tell_of_the_same_committed_records(
         large = committed(server)
         assert large
         assert committed(server, max_partition_fetch_bytes=1) == large
+
+
+def test_transactions_end_as_the_file_says_that_is_read(log_dir: Path) -> None:
+    """Someone may put another file in the place of a log, or write over it."""
+    data = b"".join(of_producer(at, 1, sequence=at, transactional=True) for at in (0, 1))
+    path = log_dir / "orders-0" / "00000000000000000000.log"
+    write_log_directory(log_dir, high_watermarks={("orders", 0): 3})
+    path.write_bytes(data + marker(2, 1, commit=True))
+    with opened(log_dir) as server:
+        assert fetch(server, 0, isolation_level=1, max_bytes=1).aborted_transactions == ()
+        path.write_bytes(data + marker(2, 1, commit=False))
+        (aborted,) = fetch(server, 1, isolation_level=1, max_bytes=1).aborted_transactions
+    assert (aborted.producer_id, aborted.first_offset) == (1, 1)
