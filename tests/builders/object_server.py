@@ -21,6 +21,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from unittest import mock
 
+from kdump.storage.places import forget_places
+
 BUCKET = "disks"
 _PATIENCE_SECONDS = 60
 _HOST = "127.0.0.1"
@@ -159,6 +161,7 @@ def object_server() -> Iterator[ObjectServer]:
         with mock.patch.dict(os.environ, environment):
             server._ask("PUT", f"/{BUCKET}")
             server.requests.clear()
+            forget_places()  # another test may have had a server of its own
             yield server
 
 
