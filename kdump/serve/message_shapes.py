@@ -143,9 +143,10 @@ def _variable(field: dataclasses.Field[Any], is_compact: bool, *, is_tagged: boo
         item = _skip(size)
     else:
         item = _text(2 if kind == "string" else 4, is_compact)
+    may_be_null = type(None) in _alternatives(field)
     if _is_array(field):
-        return _array(item, is_compact)
-    if nested is not None and not is_tagged and type(None) in _alternatives(field):
+        return _array(item, is_compact, may_be_null=may_be_null)
+    if nested is not None and not is_tagged and may_be_null:
         return _optional(item)
     return item
 
@@ -169,9 +170,11 @@ def _text(length_bytes: int, is_compact: bool) -> Walk:
     return text
 
 
-def _array(item: Walk, is_compact: bool) -> Walk:
+def _array(item: Walk, is_compact: bool, *, may_be_null: bool) -> Walk:
     def array(data: memoryview, position: int, cuts: list[MessageCut]) -> int:
         count, position = _length(data, position, 4, is_compact)
+        if count < 0 and not may_be_null:
+            raise MalformedMessage("an array is null that a broker has to get")
         if count > len(data) - position:
             raise MalformedMessage(f"an array claims to have {count} elements")
         for _ in range(count):

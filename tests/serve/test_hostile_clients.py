@@ -96,6 +96,13 @@ def test_an_array_that_claims_to_be_huge_is_not_believed() -> None:
             decode_request(old + count + bytes(40), KEYS)
 
 
+def test_an_array_that_must_not_be_null_is_refused() -> None:
+    describe_groups = b"\0\x0f\0\0\0\0\0\x07\xff\xff"
+    assert decode_request(describe_groups + bytes(4), KEYS).body.groups == ()
+    with pytest.raises(MalformedMessage, match="null"):
+        decode_request(describe_groups + b"\xff\xff\xff\xff", KEYS)
+
+
 @pytest.mark.parametrize("api_key", sorted(KEYS))
 def test_random_requests_are_decoded_or_refused(api_key: int) -> None:
     rng = random.Random(api_key)
