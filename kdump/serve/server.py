@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, TypeVar, cast
 
@@ -23,6 +23,7 @@ from kdump.serve.authentication import (
 )
 from kdump.serve.authorization import RULES, Access, Authorization
 from kdump.serve.config_answers import DESCRIBE_CONFIGS, LARGEST_CONFIGS_BYTES, ConfigAnswers
+from kdump.serve.crowd import Crowd
 from kdump.serve.fetch_answers import LARGEST_FETCH_BYTES, FetchAnswers
 from kdump.serve.finding_answers import FindingAnswers
 from kdump.serve.group_answers import GroupAnswers
@@ -100,8 +101,8 @@ class ProtocolServer:
     cluster: ServedCluster
     notices: ServedNotices
     admission: Admission = field(default_factory=Admission)
-    _early: dict[asyncio.Task[None], str] = field(default_factory=dict)
-    _large: dict[asyncio.Task[Any], int] = field(default_factory=dict)
+    _early: Crowd = field(init=False)
+    _large: Crowd = field(init=False)
     _authorization: Authorization = field(init=False)
     _answers: dict[int, Answering] = field(init=False)
     _fetches: FetchAnswers = field(init=False)
@@ -117,6 +118,8 @@ class ProtocolServer:
     _server: asyncio.Server | None = None
 
     def __post_init__(self) -> None:
+        self._early = Crowd(_MOST_EARLY_CONNECTIONS, self._say_early)
+        self._large = Crowd(_LARGE_RESPONSES_BYTES, self._say_large)
         self._threads = ReadingThreads()
         serving = Serving(self.cluster, self.notices, self._threads)
         finding, groups = FindingAnswers(serving), GroupAnswers(serving)
@@ -232,7 +235,7 @@ class ProtocolServer:
         writer.transport.set_write_buffer_limits(high=0)
         if self.admission.tls is None and self.admission.identities is None:
             return None
-        with self._early_connection(self._peer(writer)):
+        with self._early.hold(1, self._peer(writer)):
             async with asyncio.timeout(_EARLY_S):
                 if self.admission.tls is not None:
                     await writer.start_tls(self.admission.tls)
@@ -240,26 +243,11 @@ class ProtocolServer:
                     writer.transport.set_write_buffer_limits(high=1)
                 return await self._authenticate(reader, writer)
 
-    @contextlib.contextmanager
-    def _early_connection(self, peer: str) -> Iterator[None]:
-        """Count a connection as not let in yet; of too many, the one ends that waited longest.
-
-        Who means it takes some milliseconds, so that a flood does not lock others out.
-        """
-        if len(self._early) >= _MOST_EARLY_CONNECTIONS:
-            longest = next(iter(self._early))
-            self.notices.note(
-                f"more than {_MOST_EARLY_CONNECTIONS} connections are not let in yet: the oldest"
-                f" are closed (one is of {self._early.pop(longest)})"
-            )
-            longest.cancel()
-        task = asyncio.current_task()
-        assert task is not None
-        self._early[task] = peer
-        try:
-            yield
-        finally:
-            self._early.pop(task, None)
+    def _say_early(self, peer: str) -> None:
+        self.notices.note(
+            f"more than {_MOST_EARLY_CONNECTIONS} connections are not let in yet: the oldest"
+            f" are closed (one is of {peer})"
+        )
 
     async def _authenticate(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -345,36 +333,21 @@ class ProtocolServer:
                     if request.api_key in WAITING:
                         answering = _while_there(reader, answering)
                     response = encode_response(request, await answering)
-                    with self._large_response(response.held_bytes):
+                    is_large = response.held_bytes > _LARGE_RESPONSE_BYTES
+                    with (
+                        self._large.hold(response.held_bytes, self._peer(writer))
+                        if is_large
+                        else contextlib.nullcontext()
+                    ):
                         await self._send(writer, response)
             # Who sends many requests at once does not keep others waiting.
             await asyncio.sleep(0)
 
-    @contextlib.contextmanager
-    def _large_response(self, size_bytes: int) -> Iterator[None]:
-        """Count a large response while it is sent; of too many, the one ends that takes longest.
-
-        Who takes it at once needs some milliseconds, so that slow readers do not keep it from
-        others.
-        """
-        if size_bytes <= _LARGE_RESPONSE_BYTES:
-            yield
-            return
-        while self._large and sum(self._large.values()) + size_bytes > _LARGE_RESPONSES_BYTES:
-            longest = next(iter(self._large))
-            del self._large[longest]
-            longest.cancel()
-            self.notices.note(
-                f"more than {_LARGE_RESPONSES_BYTES >> 20} MiB of responses are not taken by their"
-                " clients: the oldest are closed"
-            )
-        task = asyncio.current_task()
-        assert task is not None
-        self._large[task] = size_bytes
-        try:
-            yield
-        finally:
-            self._large.pop(task, None)
+    def _say_large(self, _peer: str) -> None:
+        self.notices.note(
+            f"more than {_LARGE_RESPONSES_BYTES >> 20} MiB of responses are not taken by their"
+            " clients: the oldest are closed"
+        )
 
     async def _describe_configs(
         self,
