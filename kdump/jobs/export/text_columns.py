@@ -99,9 +99,10 @@ def json_lines(columns: pa.RecordBatch) -> memoryview:
     if not len(columns):
         return memoryview(b"")
     pieces: list[Any] = []
-    text = ""
+    text, opening = "", "{"
     for name, column in zip(columns.schema.names, columns.columns, strict=True):
-        text += f'{"," if pieces or text else "{"}"{name}":'
+        text += f'{opening}"{name}":'
+        opening = ","
         if _has_one_value(column):
             text += _json_values(name, column[:1])[0].as_py()
         else:
