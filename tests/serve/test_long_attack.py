@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-import signal
 import socket
 import struct
-import subprocess
-import sys
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from builders.serving import CLUSTER, PATIENCE_S, answer_at, connected
+from builders.served_process import started
+from builders.serving import CLUSTER, answer_at, connected
 from builders.trees import tree_of
 from kdump.serve.messages import versions_of
 
@@ -82,38 +79,20 @@ def resident_bytes(process: int) -> int:
     return int(found[1]) << 10
 
 
-@contextlib.contextmanager
-def serving(disks: list[Path], said: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """Run the program, which writes what it says to a file; gives its port, too."""
-    words = [sys.executable, "-m", "kdump", "serve", "--listen", "127.0.0.1:0", *map(str, disks)]
-    with (
-        said.open("w") as stderr,
-        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=stderr, text=True) as server,
-    ):
-        assert server.stdout is not None
-        found = re.search(r":(\d+), read-only", server.stdout.readline())
-        assert found is not None
-        try:
-            yield server, int(found[1])
-        finally:
-            server.send_signal(signal.SIGINT)
-            server.communicate(timeout=PATIENCE_S)
-
-
-def test_a_long_attack_leaves_no_trace(fixtures: Path, tmp_path: Path) -> None:
+def test_a_long_attack_leaves_no_trace(fixtures: Path) -> None:
     disks = [fixtures / "states" / "clean" / name for name in CLUSTER]
     before = [tree_of(each) for each in disks]
-    said = tmp_path / "said"
-    with serving(disks, said) as (server, port):
+    with started(["serve", *map(str, disks)]) as server:
+        port = int(server.address.rpartition(":")[2])
         attack = Attack(port, 1)
         attack.run(CLIENTS // 3)
-        usual = resident_bytes(server.pid)
+        usual = resident_bytes(server.process_id)
         attack.run(CLIENTS)
-        grown = resident_bytes(server.pid) - usual
+        grown = resident_bytes(server.process_id) - usual
         attack.close()
         assert answer_at(port, 3, 12, topics=[{"name": "orders", "topic_id": None}]).topics
-    assert server.returncode == 0
-    text = said.read_text()
+    assert server.exit_status == 0
+    text = "\n".join(server.said)
     assert "Traceback" not in text
     assert "could not be answered" not in text
     assert grown < MOST_GROWTH_BYTES
