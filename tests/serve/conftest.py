@@ -17,15 +17,22 @@ from kdump.formats.partition_metadata import PartitionMetadata, encode_partition
 
 
 @pytest.fixture(scope="session")
-def dead_cluster(fixtures: Path) -> Iterator[RunningServer]:
-    """Return a server of the disks of a real cluster, for tests that only read."""
+def shared_dead_cluster(fixtures: Path) -> Iterator[RunningServer]:
+    """Return a server of the disks of a real cluster."""
     with opened_cluster(fixtures) as running:
         yield running
 
 
 @pytest.fixture
+def dead_cluster(shared_dead_cluster: RunningServer) -> Iterator[RunningServer]:
+    """Return it for a test that only reads what it has, so that it says nothing."""
+    yield shared_dead_cluster
+    assert shared_dead_cluster.lines == []
+
+
+@pytest.fixture
 def dead_cluster_of_a_test(fixtures: Path) -> Iterator[RunningServer]:
-    """Return such a server for one test, which may join and commit there."""
+    """Return such a server for one test, which may join, commit and be refused there."""
     with opened_cluster(fixtures) as running:
         yield running
 

@@ -40,12 +40,14 @@ SILENT: Final = {(35, 1), (35, 2)}
 
 @pytest.fixture(scope="module")
 def nothing_allowed(
-    dead_cluster: RunningServer, tmp_path_factory: pytest.TempPathFactory
+    shared_dead_cluster: RunningServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningServer]:
     """A server of the real cluster whose users have no ACLs."""
     directory = tmp_path_factory.mktemp("nothing")
     nobody = admission(directory, (), with_tls=False)
-    with RunningServer(dead_cluster.cluster, dead_cluster.notices, [], nobody) as running:
+    with RunningServer(
+        shared_dead_cluster.cluster, shared_dead_cluster.notices, [], nobody
+    ) as running:
         yield running
 
 

@@ -213,23 +213,23 @@ def test_other_resources_are_refused(
 
 
 def test_a_request_for_too_many_configurations_ends_its_connection(
-    dead_cluster: RunningServer,
+    dead_cluster_of_a_test: RunningServer,
 ) -> None:
     resources = [asked(BROKER, "1")] * 10_000
-    with dead_cluster.connect() as connection:
+    with dead_cluster_of_a_test.connect() as connection:
         connection.sendall(
             framed(32, 4, resources=resources, include_synonyms=True, include_documentation=True)
         )
         assert exactly(connection, 1) == b""
-    assert any("10000 configurations" in each for each in dead_cluster.lines)
+    assert any("10000 configurations" in each for each in dead_cluster_of_a_test.lines)
 
 
-def test_long_values_count_for_the_size_of_an_answer(dead_cluster: RunningServer) -> None:
+def test_long_values_count_for_the_size_of_an_answer(dead_cluster_of_a_test: RunningServer) -> None:
     long = ",".join(f"{number}:1" for number in range(20_000))
     resources = [asked(TOPIC, "orders")] * 1000
     with (
         served_with(
-            dead_cluster, topic_orders={"leader.replication.throttled.replicas": long}
+            dead_cluster_of_a_test, topic_orders={"leader.replication.throttled.replicas": long}
         ) as server,
         server.connect() as connection,
     ):

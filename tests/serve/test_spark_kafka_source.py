@@ -17,11 +17,15 @@ TOPICS: Final = ("orders", "txn-a", "txn-hang", "codec-zstd", "codec-snappy", "u
 
 @pytest.fixture(scope="module")
 def found(
-    dead_cluster: RunningServer, spark_kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
+    shared_dead_cluster: RunningServer,
+    spark_kafka_jars: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Rows]:
     """What Spark reads, at both levels and as a stream."""
     folder = tmp_path_factory.mktemp("spark")
-    return read_with_spark(spark_kafka_jars.glob("*.jar"), dead_cluster.address, TOPICS, folder)
+    return read_with_spark(
+        spark_kafka_jars.glob("*.jar"), shared_dead_cluster.address, TOPICS, folder
+    )
 
 
 def expected(server: RunningServer, level: str) -> Rows:
