@@ -413,17 +413,27 @@ class ProtocolServer:
     async def _send(self, writer: asyncio.StreamWriter, response: Response) -> None:
         """Send a response; if that fails in between, the connection cannot be used any more.
 
+        Its end is sent only if nobody wrote to its files meanwhile: a response that is not complete
+        counts for nothing.
+
         Raises:
             TimeoutError: the client does not take it.
             OSError: the client is gone, or a file has become shorter or cannot be read.
         """
+        *others, last = response.parts
         try:
             async with asyncio.timeout(_STALLED_S):
-                for each in response.parts:
+                for each in others:
                     if isinstance(each, SentRange):
-                        await self._send_file(writer, each)
+                        await self._send_range(writer, each)
                     else:
                         await self._send_bytes(writer, each)
+                if isinstance(last, SentRange):
+                    end = last.end - 1
+                    await self._send_range(writer, last._replace(end=end))
+                    last = memoryview(await self._read(last, end, last.end))
+                self._require_unchanged(response)
+                await self._send_bytes(writer, last)
         except BaseException:
             writer.transport.abort()
             raise
@@ -435,20 +445,21 @@ class ProtocolServer:
             writer.write(data[start : start + piece_bytes])
             await writer.drain()
 
-    async def _send_file(self, writer: asyncio.StreamWriter, part: SentRange) -> None:
-        """Send a range of a file; the last byte only if nobody wrote to the file meanwhile.
-
-        A response that is not complete counts for nothing.
-        """
-        last = part.end - 1
-        await self._send_range(writer, part._replace(end=last))
+    def _require_unchanged(self, response: Response) -> None:
         try:
-            data = await self._threads.run(read_stored, part.file, last, part.end)
-            part.require_unchanged()
+            for each in response.parts:
+                if isinstance(each, SentRange):
+                    each.require_unchanged()
         except OSError as failure:
             self.notices.note(f"{failure.filename}: {reason_of(failure)}")
             raise
-        await self._send_bytes(writer, memoryview(data))
+
+    async def _read(self, part: SentRange, start: int, end: int) -> bytes:
+        try:
+            return await self._threads.run(read_stored, part.file, start, end)
+        except OSError as failure:
+            self.notices.note(f"{failure.filename}: {reason_of(failure)}")
+            raise
 
     async def _send_range(self, writer: asyncio.StreamWriter, part: SentRange) -> None:
         """Let the system send a range of a file; what it does not send is read.
@@ -465,12 +476,7 @@ class ProtocolServer:
         if start < part.end:
             start = await self._sent_by_loop(writer, part, start)
         for begin in range(start, part.end, _PIECE_BYTES):
-            end = min(begin + _PIECE_BYTES, part.end)
-            try:
-                data = await self._threads.run(read_stored, part.file, begin, end)
-            except OSError as failure:
-                self.notices.note(f"{failure.filename}: {reason_of(failure)}")
-                raise
+            data = await self._read(part, begin, min(begin + _PIECE_BYTES, part.end))
             await self._send_bytes(writer, memoryview(data))
 
     async def _sent_by_loop(self, writer: asyncio.StreamWriter, part: SentRange, start: int) -> int:
