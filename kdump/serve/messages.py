@@ -60,6 +60,11 @@ class Request(NamedTuple):
     body: Any
 
 
+# They are looked up by names of modules.
+_request_schema = functools.cache(load_request_schema)
+_response_schema = functools.cache(load_response_schema)
+
+
 def versions_of(api_key: int) -> tuple[int, int]:
     """The oldest and the newest version of an API that is answered."""
     versions = schema_name_map[api_key_map[api_key]]
@@ -94,7 +99,7 @@ def decode_request(data: bytes, api_keys: frozenset[int]) -> Request:
             )
         # Clients ask with their newest version first, and learn from the answer which one to use.
         return Request(api_key, version, correlation_id, None, None)
-    schema = load_request_schema(api_key, version)
+    schema = _request_schema(api_key, version)
     header, body_at = _decoded(schema.__header_schema__, data, 0)
     # What follows the body is ignored, as by a broker: librdkafka asks for all topics with three
     # bytes too many.
@@ -151,7 +156,7 @@ def _parts(
 def encode_response(request: Request, answer: Answer) -> Response:
     """Encode the response to a request."""
     version = request.version if request.body is not None else 0
-    schema: Any = load_response_schema(request.api_key, version)
+    schema: Any = _response_schema(request.api_key, version)
     header_schema = schema.__header_schema__
     # A buffer that is not Python's own takes a third longer.
     buffer = _AroundBatches() if request.api_key == FETCH else io.BytesIO()
