@@ -66,11 +66,13 @@ class FetchedBatches(Struct, frozen=True):
 
     Attributes:
         records: the batches.
+        next_offset: where a client goes on.
         aborted: for a reader of committed records, the producers whose batches are not to be
             shown, each with the offset from which on; None for any other reader.
     """
 
     records: StoredBatches
+    next_offset: int
     aborted: tuple[tuple[int, int], ...] | None
 
 
@@ -280,7 +282,7 @@ class ServedLog(Struct):
             raise OffsetOutOfRange
         aborted: tuple[tuple[int, int], ...] | None = () if is_committed else None
         if offset >= end:
-            return FetchedBatches(StoredBatches(), aborted)
+            return FetchedBatches(StoredBatches(), offset, aborted)
         with self._lock, contextlib.ExitStack() as files:
             found = _Taken(max_bytes, at_least_one, files, written=self._written())
             self._take(found, offset, end)
@@ -288,8 +290,8 @@ class ServedLog(Struct):
                 aborted = self._aborted(found, offset)
             if found.lost_end is not None and not found.parts:
                 filler = empty_batch(offset, found.lost_end)
-                return FetchedBatches(StoredBatches((filler,)), aborted)
-            return FetchedBatches(found.stored(to_send), aborted)
+                return FetchedBatches(StoredBatches((filler,)), found.lost_end, aborted)
+            return FetchedBatches(found.stored(to_send), found.next_offset(offset), aborted)
 
     def _written(self) -> int | None:
         """The number of the segment that a broker is writing; None if none is."""
@@ -454,6 +456,10 @@ class _Taken(Struct):
     def cut(self, at: int, segment: int, batches: BatchColumns) -> None:
         """End with some rows of a part."""
         self.parts[at:] = [(segment, batches)] if batches.count else []
+
+    def next_offset(self, offset: int) -> int:
+        """Where a client goes on that asked for an offset."""
+        return int(self.parts[-1][1].last_offset[-1]) + 1 if self.parts else offset
 
     def stored(self, to_send: contextlib.ExitStack | None) -> StoredBatches:
         """The batches, with what is worth it as ranges of files that stay open.

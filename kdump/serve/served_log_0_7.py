@@ -173,13 +173,13 @@ class ServedLog07(Struct):
         if level is IsolationLevel.READ_COMMITTED:
             aborted = ()
         if offset == end:
-            return FetchedBatches(StoredBatches(), aborted)
+            return FetchedBatches(StoredBatches(), offset, aborted)
         with self._lock:
             entries, reached = self._taken(offset, end, max_bytes, at_least_one=at_least_one)
         batches = tuple(map(_batch, _in_batches(entries)))
         if not batches and reached > offset:
             batches = (empty_batch(offset, reached),)
-        return FetchedBatches(StoredBatches(batches), aborted)
+        return FetchedBatches(StoredBatches(batches), reached, aborted)
 
     def _taken(
         self, offset: int, end: int, max_bytes: int, *, at_least_one: bool

@@ -35,6 +35,7 @@ from kdump.serve.messages import FETCH, Answer, Request, Response, decode_reques
 from kdump.serve.metadata_answers import LogDirAnswers, MetadataAnswers
 from kdump.serve.offset_answers import OffsetAnswers
 from kdump.serve.quorum_answers import QuorumAnswers
+from kdump.serve.read_ahead import ReadAhead
 from kdump.serve.refusing_answers import RefusingAnswers
 from kdump.serve.served_cluster import ServedCluster
 from kdump.serve.served_notices import ServedNotices
@@ -197,7 +198,8 @@ class ProtocolServer:
         self.notices.clients += 1
         try:
             access = await self._let_in(reader, writer)
-            await self._converse(reader, writer, access)
+            with self._fetches.of_connection() as ahead:
+                await self._converse(reader, writer, access, ahead)
         except ssl.SSLError as failure:
             why = (failure.reason or str(failure)).replace("_", " ").lower()
             self.notices.note_refusal(f"closed a connection of {self._peer(writer)}: TLS: {why}")
@@ -319,13 +321,17 @@ class ProtocolServer:
             yield request
 
     async def _converse(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, access: Access | None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        access: Access | None,
+        ahead: ReadAhead,
     ) -> None:
         caller = self._caller(writer)
         while True:
             async with self._request(reader, LARGEST_REQUEST_BYTES, self._offered) as request:
                 if request.api_key == FETCH:
-                    await self._fetch(request, reader, writer, access)
+                    await self._fetch(request, reader, writer, access, ahead)
                 elif request.api_key == DESCRIBE_CONFIGS and self._configs is not None:
                     await self._describe_configs(request, writer, access, self._configs)
                 else:
@@ -379,18 +385,26 @@ class ProtocolServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         access: Access | None,
+        ahead: ReadAhead,
     ) -> None:
         wanted = max(_LEAST_FETCH_BYTES, min(request.body.max_bytes, LARGEST_FETCH_BYTES))
         async with self._responses.hold(wanted, _LEAST_FETCH_BYTES) as held:
             with FilesToSend() as files:
-                response, wait_s = await self._fetched(request, access, held.size_bytes, files)
+                room_bytes = held.size_bytes
+                response, wait_s = await self._fetched(request, access, room_bytes, files, ahead)
                 self._responses.resize(held, response.held_bytes)
                 if wait_s > 0:
                     await _while_there(reader, asyncio.sleep(wait_s))
                 await self._send(writer, response)
+        ahead.answered()
 
     async def _fetched(
-        self, request: Request, access: Access | None, room_bytes: int, files: FilesToSend
+        self,
+        request: Request,
+        access: Access | None,
+        room_bytes: int,
+        files: FilesToSend,
+        ahead: ReadAhead,
     ) -> tuple[Response, float]:
         """The response to a fetch, and how many seconds to wait before it is sent."""
         to_send = files if CAN_SEND_FILES and self.admission.tls is None else None
@@ -398,7 +412,7 @@ class ProtocolServer:
 
         async def ask(asked: Request) -> Answer:
             nonlocal wait_s
-            answer, wait_s = await self._fetches.fetch(asked, room_bytes, to_send)
+            answer, wait_s = await self._fetches.fetch(asked, room_bytes, to_send, ahead)
             if request.body.topics and not asked.body.topics:
                 # All is refused, which is answered at once.
                 wait_s = 0.0

@@ -51,6 +51,11 @@ class StoredBatches(Struct, frozen=True):
     def __len__(self) -> int:
         return sum(_size_bytes(each) for each in self.parts)
 
+    @property
+    def held_bytes(self) -> int:
+        """How many of them are in memory."""
+        return sum(len(each) for each in self.parts if isinstance(each, bytes))
+
 
 def read_stored(log: StoredFile, start: int, end: int) -> bytes:
     """All bytes of a range.
@@ -81,13 +86,22 @@ class FilesToSend:
             if not self._is_over:
                 self._files.push(files.pop_all())
 
+    def released(self) -> contextlib.ExitStack:
+        """The open files, which somebody else takes."""
+        with self._lock:
+            return self._files.pop_all()
+
+    def close(self) -> None:
+        """Close them, and those that are still to come."""
+        with self._lock:
+            self._is_over = True
+            self._files.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._is_over = True
-            self._files.close()
+        self.close()
 
 
 def _size_bytes(part: bytes | SentRange) -> int:
