@@ -37,6 +37,7 @@ from kdump.serve.stored_batches import (
     LEAST_RANGE_BYTES,
     SentRange,
     StoredBatches,
+    changed_log,
     read_stored,
 )
 from kdump.serve.verified_batches import SegmentBatches, VerifiedBatches
@@ -315,15 +316,14 @@ class ServedLog(Struct):
                 return  # the next fetch begins there
             finally:
                 self.verified.note_size(known)
-            is_shorter = found.logs[number].size_bytes < segments[number].log_bytes
+            log = found.logs[number]
             if not found.parts:
                 found.close(number)
             if is_done:
                 return
+            is_shorter = log.size_bytes < segments[number].log_bytes
             if is_shorter and not damages and found.written is None:
-                # What it had would be left out, or waited for, without a word.
-                what = "the file became shorter after it was opened: start the server again"
-                raise OSError(None, what, str(known.path))
+                raise changed_log(log, "became shorter")
         if damages and self._may_pass(damages, found, offset, end):
             # Nothing follows the records that cannot be read.
             found.lost_end = end

@@ -31,7 +31,7 @@ from kdump.log.valid_windows import Damage
 from kdump.scan.walk_0_7 import Skipped07, valid_messages
 from kdump.serve.served_log import CorruptBatch, FetchedBatches, OffsetOutOfRange, empty_batch
 from kdump.serve.served_notices import ServedNotices
-from kdump.serve.stored_batches import StoredBatches
+from kdump.serve.stored_batches import StoredBatches, changed_log
 from kdump.state.epochs.epoch_history import EpochEnd
 from kdump.storage.location import Location, StoredFile
 
@@ -207,11 +207,17 @@ class ServedLog07(Struct):
         return taken, reached
 
     def _steps_from(self, offset: int, end: int) -> Iterator[_Entry | _Lost]:
-        """What follows an offset in all segments, up to the end of the log."""
+        """What follows an offset in all segments, up to the end of the log.
+
+        Raises:
+            OSError: a segment cannot be read, or is shorter than it was.
+        """
         segments = self.replica.partition.segments
         first = bisect_right(segments, offset, key=lambda each: each.base_offset) - 1
         for segment in segments[first:]:
             with self._path(segment).open_file() as log:
+                if log.size_bytes < segment.log_bytes:
+                    raise changed_log(log, "became shorter")
                 for found in self._messages(segment, log, offset):
                     step = _step(segment.base_offset, str(log.location), found)
                     if step.offset >= end:

@@ -69,6 +69,15 @@ def read_stored(log: StoredFile, start: int, end: int) -> bytes:
     return data
 
 
+def changed_log(log: StoredFile, how: str) -> OSError:
+    """The failure of a log of a stopped broker that is not as it was when it was listed.
+
+    What it had would be left out, or waited for, without a word.
+    """
+    what = f"the file {how} after it was opened: start the server again"
+    return OSError(None, what, str(log.location))
+
+
 class FilesToSend:
     """The files of a response, open until it is sent; a context that closes them.
 

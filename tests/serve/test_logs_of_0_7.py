@@ -214,3 +214,14 @@ def test_an_end_that_could_not_be_read_is_looked_up_again(
     assert offset_of(server, -1).error_code != ErrorCode.none
     last.with_suffix(".away").rename(last)
     assert offset_of(server, -1).offset == END
+
+
+@pytest.mark.parametrize("base", [BASE, NEXT])
+def test_a_file_that_becomes_shorter_is_an_error_of_its_partition(base: int, log_dir: Path) -> None:
+    path = log_dir / "orders-0" / f"{base:020d}.kafka"
+    with opened(log_dir) as server:
+        assert offset_of(server, -1).offset == END
+        with path.open("r+b") as log:
+            log.truncate(path.stat().st_size - 20)
+        assert fetch(server, base).error_code is ErrorCode.kafka_storage_error
+    assert any("became shorter" in line and path.name in line for line in server.lines)
