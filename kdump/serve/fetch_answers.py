@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from msgspec import Struct
@@ -19,7 +18,7 @@ from kdump.serve.fetch_question import AskedPartition, AskedTopic, FetchedTopics
 from kdump.serve.messages import Answer, Request
 from kdump.serve.offset_answers import LEVELS
 from kdump.serve.read_ahead import ReadAhead
-from kdump.serve.served_cluster import ServedPartition, ServedTopic
+from kdump.serve.served_cluster import ServedTopic
 from kdump.serve.served_log import CorruptBatch, FetchedBatches, OffsetOutOfRange
 from kdump.serve.stored_batches import FilesToSend, StoredBatches
 
@@ -107,34 +106,39 @@ class FetchAnswers(ServingAnswers):
     def _chosen(self, question: FetchQuestion, files: contextlib.ExitStack | None) -> FetchedTopics:
         room = _Room(question.max_bytes)
         answers, following = [], []
-        for name, asked in question.topics:
-            topic, unknown = self._topic(name)
-            partitions, next_asked = [], []
-            for each in asked:
-                next_offset = each.fetch_offset
-                if topic is None:
-                    found = _error(unknown)
-                else:
-                    key = TopicPartition(topic.name, each.partition)
-                    partition = topic.partitions.get(each.partition)
-                    found, next_offset = self._partition(
-                        key, partition, each, question.level, room, files
-                    )
-                partitions.append({"partition_index": each.partition, **found})
-                next_asked.append(each._replace(fetch_offset=next_offset))
-            named = "topic" if isinstance(name, str) else "topic_id"
-            answers.append({named: name, "partitions": partitions})
-            following.append(AskedTopic(name, tuple(next_asked)))
+        for asked in question.topics:
+            answer, next_asked = self._topic(asked, question.level, room, files)
+            answers.append(answer)
+            following.append(next_asked)
         next_question = None
         if self._is_worth_more(answers, room, files):
             next_question = question._replace(topics=tuple(following))
         return FetchedTopics(answers, room.used_bytes, next_question)
 
-    def _topic(self, name: str | UUID | None) -> tuple[ServedTopic | None, ErrorCode]:
-        """A topic, and the error if there is none."""
-        if isinstance(name, str):
-            return self._cluster.topics.get(name), ErrorCode.unknown_topic_or_partition
-        return self._cluster.topic_with_id(name), ErrorCode.unknown_topic_id
+    def _topic(
+        self,
+        asked: AskedTopic,
+        level: IsolationLevel,
+        room: _Room,
+        files: contextlib.ExitStack | None,
+    ) -> tuple[dict[str, Any], AskedTopic]:
+        """The answer for a topic, and where a client goes on."""
+        if isinstance(asked.topic, str):
+            named, unknown = "topic", ErrorCode.unknown_topic_or_partition
+            topic = self._cluster.topics.get(asked.topic)
+        else:
+            named, unknown = "topic_id", ErrorCode.unknown_topic_id
+            topic = self._cluster.topic_with_id(asked.topic)
+        answers, following = [], []
+        for each in asked.partitions:
+            found, next_offset = _error(unknown), each.fetch_offset
+            if topic is not None:
+                found, next_offset = self._partition(topic, each, level, room, files)
+            answers.append({"partition_index": each.partition, **found})
+            following.append(each._replace(fetch_offset=next_offset))
+        return {named: asked.topic, "partitions": answers}, AskedTopic(
+            asked.topic, tuple(following)
+        )
 
     @staticmethod
     def _is_worth_more(
@@ -155,8 +159,7 @@ class FetchAnswers(ServingAnswers):
 
     def _partition(
         self,
-        key: TopicPartition,
-        partition: ServedPartition | None,
+        topic: ServedTopic,
         asked: AskedPartition,
         level: IsolationLevel,
         room: _Room,
@@ -164,6 +167,7 @@ class FetchAnswers(ServingAnswers):
     ) -> tuple[dict[str, Any], int]:
         """The answer for a partition, and where a client goes on."""
         offset = asked.fetch_offset
+        partition = topic.partitions.get(asked.partition)
         log = self._serving.readable(partition, asked.current_leader_epoch)
         if isinstance(log, ErrorCode):
             return _error(log), offset
@@ -185,6 +189,7 @@ class FetchAnswers(ServingAnswers):
         except CorruptBatch:
             return _error(ErrorCode.corrupt_message), offset
         except (OSError, KdumpError) as failure:
+            key = TopicPartition(topic.name, asked.partition)
             return _error(self._serving.failure(key, failure)), offset
         size_bytes = len(found.records)
         room.used_bytes += size_bytes
