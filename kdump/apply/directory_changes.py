@@ -137,7 +137,6 @@ class NewFile(Struct, frozen=True):
     """A file of a new directory.
 
     Attributes:
-        content: of the file.
         metadata: mode, owner and times; None for those of the directory, and the current time.
         like: the file whose extended attributes it gets, which may be on another disk.
     """

@@ -13,7 +13,6 @@ def lock_directory(path: Path, *, is_shared: bool = False) -> int:
     """Lock a directory; returns the descriptor that holds the lock until ``close_kept``.
 
     Args:
-        path: the directory.
         is_shared: whether others may share the lock.
 
     Raises:

@@ -43,7 +43,6 @@ class FileRange(Struct, frozen=True):
     """The bytes from ``start`` to ``end`` of a file.
 
     Attributes:
-        path: of the file.
         start: of the range, in bytes.
         end: of the range, in bytes, exclusive.
         identity: device and inode that the file must have; None accepts any.

@@ -259,7 +259,6 @@ class DirectoryPlan(msgspec.Struct, frozen=True):
     """The operations in one directory.
 
     Attributes:
-        path: the directory.
         states: the files in it, as they are now.
         operations: in order.
         new: metadata of a directory that does not exist yet, and of its files by name.

@@ -79,7 +79,6 @@ def delete_run_files(log_dir: Path, found: Mapping[str, Path], files: Files) -> 
     """Delete the files of a run without a journal; overwrite them if they are marked for it.
 
     Args:
-        log_dir: the log directory.
         found: the files, by what follows the number of the run in their names.
         files: through which everything is written.
 

@@ -152,7 +152,6 @@ def discard(
     the changes made.
 
     Args:
-        log_dir: the log directory.
         undo_id: of the run; None for all complete runs.
         overwrites: whether to overwrite files before they are deleted. The journal is deleted
             first, so that nobody restores what is overwritten. If this is stopped then, the next

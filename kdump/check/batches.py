@@ -113,7 +113,6 @@ class Surroundings(Struct, frozen=True):
         last_offset_before: of the batch before; for the first batch of a segment, one below its own
             base offset.
         end_before: byte at which the batch before ends; for the first, where the segment begins.
-        now_ms: what time it is.
     """
 
     base_offset: int | Column
@@ -135,10 +134,8 @@ class Surroundings(Struct, frozen=True):
 
         Args:
             batches: one or more.
-            scope: the segment.
             last_offset_before: of the valid batch before them; None if there is none.
             end_before: the byte after that batch.
-            now_ms: what time it is.
         """
         if last_offset_before is None:
             last_offset_before = wrap_int64(int(batches.base_offset[0]) - 1)

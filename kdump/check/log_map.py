@@ -31,7 +31,6 @@ class ByteRun(Struct, frozen=True):
     """Consecutive bytes of one kind.
 
     Attributes:
-        kind: of the bytes.
         start: first byte of the file.
         end: byte after the last.
         first_offset: of the first valid batch; None if there is none.

@@ -36,7 +36,6 @@ class ByteAccount(Struct, frozen=True):
     """Number of bytes of each kind; their sum is the size of the files.
 
     Attributes:
-        valid_bytes: valid bytes.
         padding_bytes: zeroes that were allocated and not yet written.
         damaged_bytes: damaged bytes in files of a broker.
         foreign_bytes: bytes of files that no broker wrote.

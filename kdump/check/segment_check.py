@@ -60,8 +60,6 @@ def check_part(
         start: byte at which a batch begins.
         end: byte at which the next part begins; None for the last part.
         level: how far to go.
-        now_ms: what time it is.
-        largest_record_bytes: larger records of compressed batches are not decoded.
         with_statistics: whether the part has statistics.
 
     Raises:

@@ -60,7 +60,6 @@ def check_small(
     Args:
         scopes: the segments; at most :data:`MOST_SEGMENTS` are worth it.
         level: how far to go.
-        now_ms: what time it is.
     """
     found: list[SegmentPart | None] = [None] * len(scopes)
     if level >= Level.DEEP:

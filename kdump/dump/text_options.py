@@ -27,7 +27,6 @@ class TextOptions(Struct, frozen=True):
     Attributes:
         contents: how keys and values become text, or None to leave them out.
         skip_record_metadata: leave out metadata, and control records.
-        largest_record_bytes: larger records of compressed batches are not decoded.
         line_start: what comes before each line of a record of magic 2, in UTF-8.
     """
 

@@ -66,7 +66,6 @@ class RecoverRequest(Struct, frozen=True):
     Attributes:
         settings: of their topics, by the path of the directory.
         policy: what to do with damaged data.
-        now_ms: the current time.
         large_content: where large new content of files is put.
     """
 

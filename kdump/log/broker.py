@@ -99,7 +99,6 @@ class UnfinishedMove(NamedTuple):
 
     Attributes:
         directory: in which it is.
-        copy: the copy.
         log: the directory with the log, and the log; None if no directory of its broker has it.
     """
 

@@ -39,7 +39,6 @@ class FoundRecord(Struct, frozen=True):
         key_bytes: size of the key; None for null.
         value_bytes: size of the value; None for null.
         position: byte of the log at which the batch begins.
-        batch_bytes: of the batch.
         batch_base_offset: the first offset of the batch; of a compressed message of magic 0 or 1,
             that of the first message in it.
         batch_last_offset: the last one.

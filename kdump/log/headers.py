@@ -26,7 +26,6 @@ class BatchSpan(NamedTuple):
         position: byte of the file at which the batch begins.
         base_offset: first offset; of a compressed message of magic 0 or 1, the last one, because
             its header has no other.
-        last_offset: last offset.
         first_timestamp_ms: of the first record; None if the header does not say: in magic 0, in a
             compressed message of magic 1, and if the field has a delete horizon instead.
         max_timestamp_ms: the largest; None in magic 0, or if the header has none.

@@ -494,7 +494,6 @@ def offset_of_time(
 
     Args:
         partition: as a starting broker loads it.
-        timestamp_ms: the time.
         start_offset: the first offset that counts.
         on_damage: takes the damage found on the way, which may have held that record.
 

@@ -113,7 +113,6 @@ class FieldMatcher:
     """Finds the records that have one of some fields.
 
     Args:
-        fields: the fields.
         registry: the schemas.
     """
 

@@ -85,7 +85,6 @@ def walk_segment(
             There is no stop if the walk ends because nothing later can match.
         follow_bad: continue at the next valid batch after damage; the bytes between are a
             :class:`Skipped`.
-        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
 
     Raises:
         OSError: reading fails.
@@ -179,7 +178,6 @@ def expand_window(
 
     Args:
         with_records: as for :func:`walk_segment`.
-        largest_record_bytes: likewise.
         only_valid: leave out the records that :mod:`kdump.scan.record_validity` does not take for
             valid; their batch has a problem then.
     """

@@ -44,7 +44,6 @@ class ListedObject(NamedTuple):
 
     Attributes:
         path: from the root of the bucket, beginning with ``/``.
-        size_bytes: its size.
         age_s: how long ago it was written, by the clock of the store.
     """
 

@@ -23,7 +23,6 @@ class TableOptions(Struct, frozen=True):
     Attributes:
         paths: as named.
         columns: to return if no schema selects any.
-        now_ms: the current time.
         level: how much to verify: ``quick``, ``default`` or ``deep``.
         remote: where remote segments of tiered storage are; None to read local ones only.
         private_key: decrypts them; None without one.

@@ -58,9 +58,6 @@ def rewrite_part(
 ) -> tuple[Chunk, ...] | Refusal:
     """Apply the cleaner's rules to all batches of ``part``, and rewrite those that change.
 
-    Args:
-        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
-
     Returns:
         What is written, in order; or why Kafka's cleaner fails on the part.
 
@@ -74,11 +71,7 @@ def rewrite_part(
 
 
 class _Rewriter(Struct, frozen=True):
-    """Rewrites one part.
-
-    Attributes:
-        largest_record_bytes: larger records of compressed batches are not decoded.
-    """
+    """Rewrites one part."""
 
     part: PartToRewrite
     largest_record_bytes: int

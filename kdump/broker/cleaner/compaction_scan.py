@@ -93,9 +93,6 @@ def scan_part(
 ) -> ScannedPart | Refusal:
     """Scan all batches and records of ``part``.
 
-    Args:
-        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
-
     Returns:
         The scan; or why the part cannot be compacted: it is damaged, or Kafka's cleaner fails on
         it.

@@ -93,7 +93,6 @@ def rebuilt_batches(
         horizon_ms: the delete horizon of each; :data:`NO_HORIZON` for none.
         is_kept: which records stay.
         log_name: for refusals.
-        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
         replaced: records that are written with other keys, values and headers; compaction has none.
 
     Raises:

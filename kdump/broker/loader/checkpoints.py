@@ -108,7 +108,6 @@ def with_known_log_starts(directory: LogDirectory, *, believes_empty: bool = Tru
     records were deleted: without it, deleted records would be there again.
 
     Args:
-        directory: the log directory.
         believes_empty: whether a file of no bytes is one without lines, as for a broker.
 
     Raises:

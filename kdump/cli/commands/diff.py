@@ -193,7 +193,6 @@ class _RecordList(Struct):
 
     Attributes:
         report: makes the rows.
-        largest_record_bytes: larger records of compressed batches are not decoded.
         is_wanted: whether they were asked for.
         command: the command that asks for them.
         splits: the partitions that have any.

@@ -53,7 +53,6 @@ class NamedArguments(Struct, frozen=True):
     """These options as given on the command line.
 
     Attributes:
-        keys: the keys.
         key_format: how they are written, also in the file, and the prefixes.
         keys_file: a file with a key on each line.
         prefixes: what keys begin with.

@@ -23,11 +23,7 @@ _MOST_LISTED: Final = 10
 
 
 def summary_lines(shown: ShownTransactions, now_ms: int) -> Iterator[str]:
-    """The summary for people.
-
-    Args:
-        now_ms: the current time.
-    """
+    """The summary for people."""
     opened = shown.open_transactions()
     yield _counts(shown, opened)
     yield from _about_hanging(shown, [each for each in opened if each[1].judgement.is_hanging])

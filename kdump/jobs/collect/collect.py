@@ -46,7 +46,6 @@ class CollectRequest(Struct, frozen=True):
     """What to collect.
 
     Attributes:
-        now_ms: the current time.
         is_quick: whether to read no more than the result needs: damage elsewhere is not named.
     """
 

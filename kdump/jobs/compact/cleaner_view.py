@@ -37,8 +37,6 @@ class PinningTransaction(Struct, frozen=True):
 
     Attributes:
         first_offset: where it begins.
-        producer_id: of its producer.
-        producer_epoch: likewise.
         start_time_ms: timestamp of its first record; None if the batch is gone.
     """
 

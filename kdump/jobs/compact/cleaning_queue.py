@@ -47,7 +47,6 @@ class QueueRequest(Struct, frozen=True):
         settings: of their topics, by the path of the directory.
         selection: which partitions to explain; all logs of a broker have a place in its queue.
         is_replicated: whether to assume that every log is fully replicated.
-        now_ms: the current time.
     """
 
     directories: Sequence[LogDirectory]

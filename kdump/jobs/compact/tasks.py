@@ -114,11 +114,7 @@ class ScanJob(Struct, frozen=True):
 
 
 class RewriteJob(Struct, frozen=True):
-    """Computes the bytes that replace a part of a log.
-
-    Attributes:
-        largest_record_bytes: as :attr:`ScanJob.largest_record_bytes`.
-    """
+    """Computes the bytes that replace a part of a log."""
 
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 

@@ -98,7 +98,6 @@ class CopyCheck(Struct, frozen=True):
         directory: the source.
         target: the directory of the copy.
         copy: it, as it is written.
-        now_ms: the current time.
     """
 
     directory: LogDirectory

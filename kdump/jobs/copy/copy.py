@@ -62,7 +62,6 @@ class CopyRequest(Struct, frozen=True):
         directory: the source, with the selected partitions listed.
         target: the directory of the copy.
         words: what the journal says of the request: another run continues the same only.
-        now_ms: the current time.
         dry_run: whether to preview only.
     """
 

@@ -72,7 +72,6 @@ class CopyJob(Struct, frozen=True):
 
     Attributes:
         folder: where files are before they have their names.
-        now_ms: the current time.
     """
 
     folder: str

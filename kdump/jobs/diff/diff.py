@@ -114,11 +114,7 @@ class DiffSplit(Split, frozen=True, kw_only=True):
 
 
 class DiffJob(Struct, frozen=True):
-    """Compares the replicas of a partition.
-
-    Attributes:
-        largest_record_bytes: larger records of compressed batches are not decoded.
-    """
+    """Compares the replicas of a partition."""
 
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
@@ -152,7 +148,6 @@ def compare_replicas(
     (:mod:`kdump.jobs.diff.living_replica`).
 
     Args:
-        largest_record_bytes: larger records of compressed batches are not decoded.
         on_records: takes the records that one replica has and another has not, with the numbers of
             the two replicas.
     """

@@ -81,7 +81,6 @@ class LivingReplicaLog(ReplicaLog):
             replica: as it was when the comparison began.
             start_offset: the first offset of the log then.
             read_from: batches that end before this offset are skipped.
-            largest_record_bytes: larger records of compressed batches are not decoded.
             cleaned_to: None if the cleaner may remove records from all segments but the last.
             limit: records from this offset on are not taken.
         """

@@ -118,7 +118,6 @@ class ReplicaLog:
             partition: the partition, as a broker loads it.
             start_offset: the first offset of the log.
             read_from: batches that end before this offset are skipped.
-            largest_record_bytes: larger records of compressed batches are not decoded.
             cleaned_to: before this offset the cleaner may have removed records.
             limit: records from this offset on are not taken.
         """

@@ -135,7 +135,6 @@ def encode_certificate(
         possible_places: how often a key may be in other keys and values.
         remote: the remote storage that was searched; None if none was.
         remote_topics: topics with remote storage in these log directories.
-        now_ms: the current time.
         salt: of the hashes; None for a random one.
     """
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt

@@ -106,7 +106,6 @@ class EraseRequest(Struct, frozen=True):
         settings: of their topics, by the path of the directory.
         selection: which partitions.
         named: which records.
-        now_ms: the current time.
         twice: the partitions that are in two directories of a broker.
         largest_record_bytes: a log with larger records in compressed batches is left unchanged.
         mask: what masks the named records; None if they go.
@@ -161,7 +160,6 @@ class SegmentErasure(Struct, frozen=True):
     """What a segment loses.
 
     Attributes:
-        base_offset: of the segment.
         amount: how much.
     """
 
@@ -177,7 +175,6 @@ class PartitionErasure(Struct, frozen=True):
 
     Attributes:
         directory: its log directory.
-        partition: the partition.
         unchanged: why it was not read; None if it was.
         problem: why it is left unchanged although it was read; None if it is not.
         segments: all its segments.
@@ -218,7 +215,6 @@ class Shares(Struct, frozen=True):
     """The share of its records that a topic loses.
 
     Attributes:
-        topic: the topic.
         amount: of all its replicas that were read.
     """
 
@@ -246,7 +242,6 @@ class MatchJob(Struct, frozen=True):
 
     Attributes:
         named: the records.
-        largest_record_bytes: larger records of compressed batches are not decoded.
         mask: what masks the records; None if they go.
     """
 

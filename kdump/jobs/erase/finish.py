@@ -59,8 +59,6 @@ class FinishRequest(Struct, frozen=True):
         directories: the log directories, locked.
         settings: of their topics, by the path of the directory.
         named: what to search besides what the lists of the log directories have.
-        now_ms: the current time.
-        largest_record_bytes: larger records of compressed batches are not decoded.
     """
 
     directories: Sequence[LogDirectory]

@@ -45,8 +45,6 @@ class SearchedFile(Struct, frozen=True):
     """A file in a log directory.
 
     Attributes:
-        log_dir: the log directory.
-        path: the file.
         entry: its size and time.
         content_names: what the files were called that a run has put aside in it; else its own name.
         topic: whose records may be in it; None if any.
@@ -72,7 +70,6 @@ class Remains(Struct, frozen=True):
     """A file in which something was found, or that cannot be searched.
 
     Attributes:
-        file: the file.
         found: what was found.
         command: of the run, if the file is its undo data.
     """
@@ -116,7 +113,6 @@ def files_to_search(log_dir: Location, skipped: Collection[str] = ()) -> list[Se
     """All files of a log directory, at any depth.
 
     Args:
-        log_dir: the log directory.
         skipped: names of files in the log directory itself that are left out.
 
     Raises:

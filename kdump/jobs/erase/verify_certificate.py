@@ -43,12 +43,7 @@ from kdump.scan.walk import MessageSet
 
 
 class HashedKeysJob(Struct, frozen=True):
-    """Finds records whose keys a certificate has.
-
-    Attributes:
-        certificate: the certificate.
-        largest_record_bytes: larger records of compressed batches are not decoded.
-    """
+    """Finds records whose keys a certificate has."""
 
     certificate: Certificate
     largest_record_bytes: int

@@ -35,7 +35,6 @@ def replaced_logs(
     Args:
         directories: all log directories, also of several brokers.
         settings: of their topics, by the path of the directory.
-        now_ms: the current time.
     """
     found = {}
     for each in unfinished_moves(directories):

@@ -34,7 +34,6 @@ class RebuildRequest(Struct, frozen=True):
         controllers: of the new quorum.
         settings: of ``--set``.
         is_loss_accepted: ``--accept-loss``.
-        now_ms: the current time.
     """
 
     directories: Sequence[LogDirectory]

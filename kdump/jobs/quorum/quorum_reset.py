@@ -47,7 +47,6 @@ class ResetRequest(Struct, frozen=True):
         voters: the new voters.
         listener: name of their listener; None for that of the old voters.
         without_this_node: whether the voters need not include the controller's own node.
-        now_ms: the current time.
     """
 
     copy: MetadataCopy

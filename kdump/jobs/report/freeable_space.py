@@ -74,7 +74,6 @@ def freeable_space(
 
     Args:
         settings: of their topics, by the path of the directory.
-        now_ms: the current time.
 
     Raises:
         KdumpError: the engine failed.

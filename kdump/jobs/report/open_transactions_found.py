@@ -77,7 +77,6 @@ def unstable_partitions(
     Args:
         reports: of a verification with statistics.
         directories: their log directories, with ``__transaction_state`` as a broker loads it.
-        now_ms: the current time.
 
     Raises:
         KdumpError: the engine failed.

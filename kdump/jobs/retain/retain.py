@@ -50,7 +50,6 @@ class RetainRequest(Struct, frozen=True):
 
     Attributes:
         settings: of their topics, by the path of the directory.
-        now_ms: the current time.
         is_replicated: whether to assume that every log is fully replicated.
         free_bytes: how much to free, whatever retention says; None to apply retention.
     """

@@ -90,7 +90,6 @@ class RewindRequest(Struct, frozen=True):
         time_ms: the moment; None if there are offsets.
         offsets: where partitions are to end; others are not cut. None if there is a moment.
         excluded: directories of partitions that are left unchanged.
-        now_ms: the current time.
         large_content: where large new content of files is put.
     """
 
@@ -108,7 +107,6 @@ class RewoundReplica(Struct, frozen=True):
 
     Attributes:
         directory: its log directory.
-        partition: the replica.
         key: the partition.
         log: what it becomes.
         cleaned_to: up to there the cleaner may have removed records; 0 if it has not.
@@ -135,7 +133,6 @@ class DirectoryRewind(Struct, frozen=True):
     """What a log directory becomes.
 
     Attributes:
-        directory: the directory.
         target: its target state.
     """
 

@@ -26,9 +26,7 @@ class LostShare(Struct, frozen=True):
     """A partition that a share group cannot read before its offset is reset.
 
     Attributes:
-        group: the group.
         topic: that it reads; None if nobody knows the name.
-        topic_id: of the topic.
         partition: its number.
     """
 

@@ -52,7 +52,6 @@ class TxnsRequest(Struct, frozen=True):
     """What to find.
 
     Attributes:
-        now_ms: the current time.
         max_timeout_ms: only transactions without a batch for longer can hang.
     """
 

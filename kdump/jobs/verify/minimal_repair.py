@@ -98,7 +98,6 @@ class RepairOptions(Struct, frozen=True):
     Attributes:
         settings: of the topics, by the path of the log directory.
         policy: what to do with damaged data that a broker would not check; BROKER leaves it.
-        now_ms: the current time.
         large_content: where large new content of files is put.
     """
 

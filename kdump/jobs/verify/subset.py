@@ -66,7 +66,6 @@ class Subset(Struct, frozen=True):
 
         Args:
             units: in order.
-            now_ms: what time it is.
             is_oldest: whether a share or an amount is what was checked longest ago instead.
         """
         if is_oldest and self.part is None:

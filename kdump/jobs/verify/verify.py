@@ -112,9 +112,7 @@ class VerifyRequest(Struct, frozen=True):
         targets: the partitions, in order.
         directories: the log directories to check themselves.
         level: how much to check.
-        now_ms: the current time.
         settings: of the topics, by the path of the log directory, for those of all targets.
-        largest_record_bytes: larger records of compressed batches are not decoded.
         with_statistics: whether the reports of partitions have statistics.
         remote: remote segments to verify, too.
         living: which of the log directories a broker is using.

@@ -220,8 +220,6 @@ class VerifyJob(Struct, frozen=True):
 
     Attributes:
         level: how much to check.
-        now_ms: the current time.
-        largest_record_bytes: larger records of compressed batches are not decoded.
         with_statistics: whether reports have statistics.
         deadline: by the clock that ``time.monotonic`` reads, after which no segment is begun.
     """

@@ -114,7 +114,6 @@ class PlanResult(Struct, frozen=True):
     """The result of a plan.
 
     Attributes:
-        plan: the plan.
         is_applied: whether it was applied; not in a dry run, nor if there was nothing to do.
         undo: the undo ID; None without undo data.
         needed_bytes: the free space that the plan needs before it frees any.

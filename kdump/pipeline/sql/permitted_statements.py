@@ -106,11 +106,7 @@ class DroppedView(Struct, frozen=True):
 
 
 class Setting(Struct, frozen=True):
-    """SET.
-
-    Attributes:
-        name: of the setting.
-    """
+    """SET."""
 
     name: str
     value: str

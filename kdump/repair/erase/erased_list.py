@@ -59,7 +59,6 @@ class ErasedSegment(Struct, frozen=True):
     """What was erased of a segment.
 
     Attributes:
-        base_offset: of the segment.
         erased: ranges of offsets, both ends included; every record of them that there was is gone.
         erased_records: how many there were.
         records_without_key: those among them that had no key, or were named by a field: their key

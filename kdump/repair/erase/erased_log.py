@@ -91,11 +91,9 @@ class LogToErase(Struct, frozen=True):
     """A log, or a part of it, and what to erase.
 
     Attributes:
-        path: the log.
         matcher: finds the records.
         start: byte where a batch begins.
         end: byte after the last batch; None for the end of the file.
-        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
         mask: what masks the named records; None if they go.
     """
 

@@ -54,7 +54,6 @@ class ErasedOffsets(Struct, frozen=True):
         """The offsets that no record of a partition has; none if it is not known.
 
         Args:
-            partition: the partition.
             topic_id: of its topic; None if it is not known, so that it may be any.
         """
         return ErasedRanges(

@@ -199,7 +199,6 @@ class KeySearch(Struct, frozen=True):
 
     Attributes:
         named: the keys, what they begin with, and the schemas for fields.
-        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
         fields: what records of each topic must not have.
         erased: where no record of a partition must be.
     """
@@ -228,7 +227,6 @@ class KeySearch(Struct, frozen=True):
         """Search a file.
 
         Args:
-            path: the file.
             names: what its content is or was called, which tells what may be in it.
             topic: whose records may be in it; None if any.
             partition: the ``TOPIC-PARTITION`` whose records are in it; None if nobody knows.

@@ -109,7 +109,6 @@ def searched(
     Args:
         source: the file.
         content: what may be in it.
-        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
 
     Raises:
         OSError: reading fails.
@@ -165,7 +164,6 @@ def decoded_messages(
 
     Args:
         found: the set.
-        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
 
     Raises:
         OSError: reading fails.

@@ -46,7 +46,6 @@ class Transaction(Struct):
     Attributes:
         log: of its coordinator; None if no coordinator's record of it was found.
         transactional_id: likewise.
-        producer_id: of its producer.
         epochs: of its producer, before and after the coordinator decided.
         timeout_ms: after which the coordinator aborts it.
         added: by partition, the offset of the coordinator's record that first names it; None if

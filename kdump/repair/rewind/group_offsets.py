@@ -28,7 +28,6 @@ class LoweredOffset(Struct, frozen=True):
     """A committed offset that lies beyond the end of its log, and is set to that end.
 
     Attributes:
-        group: the group.
         partition: that it consumes.
         committed: what it had committed.
         end_offset: of the log; what it has committed afterwards.
@@ -152,7 +151,6 @@ def record_batches(
         records: keys and values.
         base_offset: where the log ends.
         leader_epoch: the latest of the log.
-        timestamp_ms: of the records.
     """
     for offset, (key, value) in enumerate(records, base_offset):
         record = Record(offset, timestamp_ms, NO_SEQUENCE, key, value)

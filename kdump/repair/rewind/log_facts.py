@@ -74,7 +74,6 @@ class TransactionPart(Struct, frozen=True):
     """What one log has of a transaction; each offset is the first of its batch.
 
     Attributes:
-        producer_id: of its producer.
         producer_epoch: of its records.
         first: of its first batch.
         last: of its last batch, without the marker.

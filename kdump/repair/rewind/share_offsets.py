@@ -62,8 +62,6 @@ class WrittenShare(Struct, frozen=True):
     """What a share group has delivered of a partition, as a snapshot says it that is appended.
 
     Attributes:
-        group: the group.
-        topic_id: of the topic.
         partition: that it consumes; None if nobody knows the name of the topic.
         number: of the partition.
         before: what it had delivered at the moment.

@@ -22,7 +22,6 @@ class LogEvidence:
     """Compares the batches of one log with the files beside it, in the order of the log.
 
     Args:
-        base_offset: of the log.
         end_offset: the base offset of the next log; None if it is the last one.
         side_files: of the partition.
 

@@ -82,7 +82,6 @@ class Coordinators:
         """Decide whether an open transaction hangs.
 
         Args:
-            now_ms: the current time.
             max_timeout_ms: it hangs only if the last batch of its producer is older.
         """
         is_old = now_ms - txn.last_timestamp > max_timeout_ms

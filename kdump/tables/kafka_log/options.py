@@ -82,7 +82,6 @@ class SourceOptions(Struct, frozen=True):
         corrupt_column: name of the column that says what is wrong.
         min_partitions: the least number of tasks, if there is enough to read.
         fail_on_data_loss: whether an offset that is named by number must be in the log.
-        largest_record_bytes: larger records of compressed batches are not decoded.
         key_format: how keys become text; None if they are only UTF-8.
         value_format: the same of values.
         schemas: where schemas are; empty to look for the registry's topic beside the data.
