@@ -21,6 +21,7 @@ from kdump.rows.row_type import (
     list_of,
     map_of,
     object_of,
+    objects_of,
     one_of,
 )
 
@@ -42,13 +43,11 @@ _TEXTS: Final = (
     Field("value_encoding", _ENCODING),
     Field(
         "headers",
-        list_of(
-            object_of(
-                Field("key", TEXT),
-                Field("key_encoding", _ENCODING),
-                Field("value", TEXT.or_null),
-                Field("value_encoding", _ENCODING),
-            )
+        objects_of(
+            Field("key", TEXT),
+            Field("key_encoding", _ENCODING),
+            Field("value", TEXT.or_null),
+            Field("value_encoding", _ENCODING),
         ),
     ),
 )

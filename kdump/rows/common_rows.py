@@ -19,6 +19,7 @@ from kdump.rows.row_type import (
     RowType,
     list_of,
     object_of,
+    objects_of,
     one_of,
 )
 
@@ -28,11 +29,9 @@ _STARTING: Final = (
 KAFKA: Final = Field(
     "kafka",
     replace(
-        list_of(
-            object_of(
-                Field("version", TEXT, "Such as 4.4 or 4.3.1."),
-                Field("reason", TEXT, "What says so, in words."),
-            )
+        objects_of(
+            Field("version", TEXT, "Such as 4.4 or 4.3.1."),
+            Field("reason", TEXT, "What says so, in words."),
         ),
         shared="kafkas",
         what=_STARTING,
@@ -138,12 +137,10 @@ INTERRUPTED: Final = RowType(
         Field("is_finished", FLAG, "Whether it is completed now; a dry run does not complete it."),
         Field(
             "files",
-            list_of(
-                object_of(
-                    Field("action", one_of("remove", "write")),
-                    Field("file", TEXT, "The file, relative to the log directory."),
-                    Field("size_bytes", SIZE),
-                )
+            objects_of(
+                Field("action", one_of("remove", "write")),
+                Field("file", TEXT, "The file, relative to the log directory."),
+                Field("size_bytes", SIZE),
             ),
             "What completing it changes, in a dry run.",
         ),

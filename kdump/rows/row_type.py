@@ -184,6 +184,11 @@ def object_of(*fields: Field) -> ValueType:
     return ValueType("object", fields=fields)
 
 
+def objects_of(*fields: Field) -> ValueType:
+    """A list of objects with these fields."""
+    return list_of(object_of(*fields))
+
+
 def any_of(*choices: ValueType) -> ValueType:
     """One of several types."""
     return ValueType("", choices=choices)

@@ -25,6 +25,7 @@ from kdump.rows.row_type import (
     list_of,
     map_of,
     object_of,
+    objects_of,
     one_of,
 )
 
@@ -74,14 +75,12 @@ COMPACTED_PARTITION: Final = RowType(
         ),
         Field(
             "groups",
-            list_of(
-                object_of(
-                    Field("base_offset", INTEGER, "Of the new one."),
-                    Field("replaced", list_of(INTEGER), "Base offsets of the old ones."),
-                    Field("is_unchanged", FLAG),
-                    Field("before", _AMOUNT, "Contents of segments."),
-                    Field("after", _AMOUNT, "Contents of segments."),
-                )
+            objects_of(
+                Field("base_offset", INTEGER, "Of the new one."),
+                Field("replaced", list_of(INTEGER), "Base offsets of the old ones."),
+                Field("is_unchanged", FLAG),
+                Field("before", _AMOUNT, "Contents of segments."),
+                Field("after", _AMOUNT, "Contents of segments."),
             ),
         ),
     ),
@@ -278,19 +277,17 @@ EXPLAINED_BROKER: Final = RowType(
         Field("unknown_topics", list_of(TEXT), "Topics with an unknown cleanup policy."),
         Field(
             "misplaced_checkpoint_lines",
-            list_of(
-                object_of(
-                    Field("topic", TEXT),
-                    Field("partition", INT.limited(minimum=0)),
-                    Field("log_dirs", list_of(TEXT), "Those with a line."),
-                    Field(
-                        "is_repeated",
-                        FLAG,
-                        "Whether there are two lines; otherwise the cleaner adds the second one"
-                        " after its next round.",
-                    ),
-                    Field("without_log", list_of(TEXT), "Those that do not have the log."),
-                )
+            objects_of(
+                Field("topic", TEXT),
+                Field("partition", INT.limited(minimum=0)),
+                Field("log_dirs", list_of(TEXT), "Those with a line."),
+                Field(
+                    "is_repeated",
+                    FLAG,
+                    "Whether there are two lines; otherwise the cleaner adds the second one"
+                    " after its next round.",
+                ),
+                Field("without_log", list_of(TEXT), "Those that do not have the log."),
             ),
         ),
     ),

@@ -27,6 +27,7 @@ from kdump.rows.row_type import (
     RowType,
     list_of,
     object_of,
+    objects_of,
     one_of,
 )
 
@@ -59,23 +60,19 @@ DELETED_PARTITION: Final = RowType(
         Field("held_back", list_of(TEXT), "What keeps segments that would be deleted otherwise."),
         Field(
             "segments",
-            list_of(
-                object_of(
-                    Field("base_offset", INTEGER),
-                    Field("size_bytes", SIZE, "Size of the log."),
-                    Field("disk_bytes", SIZE, "Size of all its files."),
-                    Field(
-                        "timestamp_ms", TIME, "The largest of its records, or the time of its file."
-                    ),
-                    Field("has_timestamp", FLAG, "Whether it is the time of a record."),
-                    Field("is_deleted", FLAG),
-                    Field("why", TEXT),
-                    Field(
-                        "goes_at_ms",
-                        TIME.or_null,
-                        "When it expires; null if it is deleted now, or never by age.",
-                    ),
-                )
+            objects_of(
+                Field("base_offset", INTEGER),
+                Field("size_bytes", SIZE, "Size of the log."),
+                Field("disk_bytes", SIZE, "Size of all its files."),
+                Field("timestamp_ms", TIME, "The largest of its records, or the time of its file."),
+                Field("has_timestamp", FLAG, "Whether it is the time of a record."),
+                Field("is_deleted", FLAG),
+                Field("why", TEXT),
+                Field(
+                    "goes_at_ms",
+                    TIME.or_null,
+                    "When it expires; null if it is deleted now, or never by age.",
+                ),
             ),
         ),
         Field("operations", list_of(OPERATION), "Changes to files, in order."),

@@ -34,9 +34,8 @@ from kdump.rows.row_type import (
     Kind,
     RowType,
     ValueType,
-    list_of,
     map_of,
-    object_of,
+    objects_of,
 )
 from kdump.words import counted
 
@@ -53,11 +52,9 @@ QUERY_COLUMNS: Final = RowType(
         Field("statement", COUNT, "Which of the statements has this result: the first is 1."),
         Field(
             "columns",
-            list_of(
-                object_of(
-                    Field("name", TEXT, "The key in the rows."),
-                    Field("sql_type", TEXT, "Spark's name of the type."),
-                )
+            objects_of(
+                Field("name", TEXT, "The key in the rows."),
+                Field("sql_type", TEXT, "Spark's name of the type."),
             ),
         ),
     ),

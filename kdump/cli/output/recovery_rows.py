@@ -29,7 +29,7 @@ from kdump.rows.row_type import (
     RowType,
     list_of,
     map_of,
-    object_of,
+    objects_of,
 )
 
 if TYPE_CHECKING:
@@ -81,114 +81,96 @@ RECOVERED_PARTITION: Final = RowType(
         Field("active_base_offset", INTEGER.or_null, "Base offset of the last segment."),
         Field(
             "leader_epochs",
-            list_of(object_of(Field("epoch", INTEGER), Field("start_offset", INTEGER))).or_null,
+            objects_of(Field("epoch", INTEGER), Field("start_offset", INTEGER)).or_null,
             "As a broker has them in memory afterwards.",
         ),
         Field(
             "recovered_segments",
-            list_of(
-                object_of(
-                    Field("base_offset", INTEGER),
-                    Field("why", TEXT),
-                    Field("is_rebuilt", FLAG, "Whether it is because of its indexes."),
-                )
+            objects_of(
+                Field("base_offset", INTEGER),
+                Field("why", TEXT),
+                Field("is_rebuilt", FLAG, "Whether it is because of its indexes."),
             ),
         ),
         Field(
             "cuts",
-            list_of(
-                object_of(
-                    Field("file", TEXT),
-                    Field("position", COUNT, "First removed byte."),
-                    Field("why", TEXT),
-                    Field("is_padding", FLAG, "Whether only unwritten space is removed."),
-                    *_LOST_FIELDS,
-                )
+            objects_of(
+                Field("file", TEXT),
+                Field("position", COUNT, "First removed byte."),
+                Field("why", TEXT),
+                Field("is_padding", FLAG, "Whether only unwritten space is removed."),
+                *_LOST_FIELDS,
             ),
         ),
         Field(
             "dropped_segments",
-            list_of(
-                object_of(
-                    Field("file", TEXT),
-                    Field("why", TEXT),
-                    *_LOST_FIELDS,
-                )
+            objects_of(
+                Field("file", TEXT),
+                Field("why", TEXT),
+                *_LOST_FIELDS,
             ),
         ),
         Field(
             "swap_losses",
-            list_of(
-                object_of(
-                    Field("file", TEXT),
-                    *_LOST_FIELDS,
-                )
+            objects_of(
+                Field("file", TEXT),
+                *_LOST_FIELDS,
             ),
         ),
         Field(
             "hidden_batches",
-            list_of(
-                object_of(
-                    Field("file", TEXT),
-                    Field("why", TEXT),
-                    Field("size_bytes", SIZE, "Bytes of the batches."),
-                    *_LOST_FIELDS[1:],
-                )
+            objects_of(
+                Field("file", TEXT),
+                Field("why", TEXT),
+                Field("size_bytes", SIZE, "Bytes of the batches."),
+                *_LOST_FIELDS[1:],
             ),
         ),
         Field(
             "wrong_transactions",
-            list_of(
-                object_of(
-                    Field("producer_id", INTEGER),
-                    Field("first_offset", INTEGER, "Where it begins."),
-                    Field(
-                        "is_open",
-                        FLAG,
-                        "Whether it is open in the log, and the broker would not know it;"
-                        " otherwise the reverse.",
-                    ),
-                )
+            objects_of(
+                Field("producer_id", INTEGER),
+                Field("first_offset", INTEGER, "Where it begins."),
+                Field(
+                    "is_open",
+                    FLAG,
+                    "Whether it is open in the log, and the broker would not know it;"
+                    " otherwise the reverse.",
+                ),
             ),
         ),
         Field(
             "quarantined",
-            list_of(
-                object_of(
-                    Field("file", TEXT),
-                    Field("position", COUNT, "First byte."),
-                    Field("size_bytes", SIZE),
-                    Field("into", TEXT.or_null, "The file that the range is moved to."),
-                    Field("kind", TEXT),
-                    Field("why", TEXT),
-                    Field("first_offset", INTEGER.or_null),
-                    Field("last_offset", INTEGER.or_null),
-                    Field("records", COUNT.or_null, "How many are lost."),
-                    Field("most_records", COUNT.or_null, "Upper bound of that."),
-                )
+            objects_of(
+                Field("file", TEXT),
+                Field("position", COUNT, "First byte."),
+                Field("size_bytes", SIZE),
+                Field("into", TEXT.or_null, "The file that the range is moved to."),
+                Field("kind", TEXT),
+                Field("why", TEXT),
+                Field("first_offset", INTEGER.or_null),
+                Field("last_offset", INTEGER.or_null),
+                Field("records", COUNT.or_null, "How many are lost."),
+                Field("most_records", COUNT.or_null, "Upper bound of that."),
             ),
         ),
         Field(
             "doubtful",
-            list_of(
-                object_of(
-                    Field("file", TEXT),
-                    Field("against", list_of(TEXT), "What describes other batches, in words."),
-                )
+            objects_of(
+                Field("file", TEXT),
+                Field("against", list_of(TEXT), "What describes other batches, in words."),
             ),
             "Logs that salvage keeps and that may be those of another partition.",
         ),
         Field(
             "added_markers",
-            list_of(
-                object_of(
-                    Field("file", TEXT), Field("producer_id", INTEGER), Field("offset", INTEGER)
-                )
+            objects_of(
+                Field("file", TEXT), Field("producer_id", INTEGER), Field("offset", INTEGER)
             ),
         ),
         Field(
             "splits",
-            list_of(object_of(Field("file", TEXT), Field("base_offsets", list_of(INTEGER)))),
+            objects_of(Field("file", TEXT), Field("base_offsets", list_of(INTEGER))),
         ),
         Field("leftovers", list_of(LEFTOVER)),
         Field("rebuilt_indexes", list_of(TEXT), "Names of index files with new content."),

@@ -21,8 +21,7 @@ from kdump.rows.row_type import (
     Field,
     JsonAnswer,
     RowType,
-    list_of,
-    object_of,
+    objects_of,
     one_of,
 )
 from kdump.words import counted, shell_command
@@ -60,7 +59,7 @@ TRANSPLANTED_PARTITION: Final = RowType(
         Field("keeps_producers", FLAG, "Whether the copy knows them, too."),
         Field(
             "open_transactions",
-            list_of(object_of(Field("producer_id", INTEGER), Field("first_offset", INTEGER))),
+            objects_of(Field("producer_id", INTEGER), Field("first_offset", INTEGER)),
             "By first offset.",
         ),
         Field(

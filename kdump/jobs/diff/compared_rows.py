@@ -18,13 +18,14 @@ from kdump.rows.row_type import (
     RowType,
     list_of,
     object_of,
+    objects_of,
     one_of,
 )
 
 _ENCODING: Final = one_of("utf8", "base64").or_null
-_RANGES: Final = list_of(
-    object_of(Field("start", INTEGER), Field("end", INTEGER, "Exclusive."))
-).limited(maxItems=100)
+_RANGES: Final = objects_of(Field("start", INTEGER), Field("end", INTEGER, "Exclusive.")).limited(
+    maxItems=100
+)
 _PARTITION: Final = (
     Field(
         "topic",
@@ -252,13 +253,11 @@ DIFFERING_RECORD: Final = RowType(
         Field("value", TEXT.or_null, "Text, or base64.", "Value", unknown="-"),
         Field(
             "headers",
-            list_of(
-                object_of(
-                    Field("key", TEXT.or_null, "Text, or base64."),
-                    Field("key_encoding", _ENCODING),
-                    Field("value", TEXT.or_null, "Text, or base64."),
-                    Field("value_encoding", _ENCODING),
-                )
+            objects_of(
+                Field("key", TEXT.or_null, "Text, or base64."),
+                Field("key_encoding", _ENCODING),
+                Field("value", TEXT.or_null, "Text, or base64."),
+                Field("value_encoding", _ENCODING),
             ),
         ),
         Field(
@@ -299,18 +298,15 @@ ELECTION: Final = RowType(
         ),
         Field(
             "candidates",
-            list_of(
-                object_of(
-                    Field("node_id", INTEGER),
-                    Field(
-                        "lost_records",
-                        COUNT,
-                        "Records that are lost if it leads, those that a start drops from it"
-                        " included.",
-                    ),
-                    Field("is_damaged", FLAG, "Whether its log has damage, or a start drops some."),
-                    Field("refusal", TEXT.or_null, "Why no broker loads it; null if one does."),
-                )
+            objects_of(
+                Field("node_id", INTEGER),
+                Field(
+                    "lost_records",
+                    COUNT,
+                    "Records that are lost if it leads, those that a start drops from it included.",
+                ),
+                Field("is_damaged", FLAG, "Whether its log has damage, or a start drops some."),
+                Field("refusal", TEXT.or_null, "Why no broker loads it; null if one does."),
             ),
             "The assigned replicas that were read, the one to elect first.",
         ),

@@ -16,7 +16,7 @@ from kdump.rows.row_type import (
     JsonAnswer,
     RowType,
     list_of,
-    object_of,
+    objects_of,
     one_of,
 )
 
@@ -42,7 +42,7 @@ ERASED_PARTITION: Final = RowType(
         *AMOUNT_FIELDS,
         Field(
             "segments",
-            list_of(object_of(Field("base_offset", INTEGER), *AMOUNT_FIELDS)),
+            objects_of(Field("base_offset", INTEGER), *AMOUNT_FIELDS),
             "The segments that lose records.",
         ),
         Field(
@@ -62,12 +62,10 @@ DIFFERENCE: Final = RowType(
         Field("partition", INTEGER),
         Field(
             "replicas",
-            list_of(
-                object_of(
-                    Field("log_dir", TEXT, "The log directory."),
-                    Field("erased_records", COUNT, "Records that are erased, or masked."),
-                    Field("left_because", TEXT.or_null, "Why it is left unchanged."),
-                )
+            objects_of(
+                Field("log_dir", TEXT, "The log directory."),
+                Field("erased_records", COUNT, "Records that are erased, or masked."),
+                Field("left_because", TEXT.or_null, "Why it is left unchanged."),
             ),
         ),
     ),

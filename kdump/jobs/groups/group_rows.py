@@ -26,6 +26,7 @@ from kdump.rows.row_type import (
     any_of,
     list_of,
     object_of,
+    objects_of,
     one_of,
 )
 
@@ -191,13 +192,11 @@ SUMMARY: Final = RowType(
         ),
         Field(
             "skipped",
-            list_of(
-                object_of(
-                    Field("topic", TEXT, "The coordinator's topic."),
-                    Field("partition", INT, "The partition."),
-                    Field("log_dir", TEXT, "Log directory of the replica."),
-                    Field("read_log_dir", TEXT, "Log directory of the replica that is believed."),
-                )
+            objects_of(
+                Field("topic", TEXT, "The coordinator's topic."),
+                Field("partition", INT, "The partition."),
+                Field("log_dir", TEXT, "Log directory of the replica."),
+                Field("read_log_dir", TEXT, "Log directory of the replica that is believed."),
             ),
             "Replicas of coordinators' logs that claim to reach as far as the one that is"
             " believed, or further, and cannot be read completely.",

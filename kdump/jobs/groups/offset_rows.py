@@ -13,8 +13,7 @@ from kdump.rows.row_type import (
     TIME,
     Field,
     RowType,
-    list_of,
-    object_of,
+    objects_of,
     one_of,
 )
 
@@ -120,31 +119,27 @@ OFFSET: Final = RowType(
         ),
         Field(
             "pending",
-            list_of(
-                object_of(
-                    Field("producer_id", INTEGER, "Of the transaction."),
-                    Field("offset", INTEGER, "What it would commit."),
-                    Field("metadata", TEXT, "Text of the consumer's."),
-                    Field("commit_timestamp_ms", TIME, "When it was written."),
-                    Field(
-                        "is_undecided",
-                        FLAG,
-                        "Whether the end of the transaction may be in damaged bytes.",
-                    ),
-                )
+            objects_of(
+                Field("producer_id", INTEGER, "Of the transaction."),
+                Field("offset", INTEGER, "What it would commit."),
+                Field("metadata", TEXT, "Text of the consumer's."),
+                Field("commit_timestamp_ms", TIME, "When it was written."),
+                Field(
+                    "is_undecided",
+                    FLAG,
+                    "Whether the end of the transaction may be in damaged bytes.",
+                ),
             ),
             "Offsets of transactions that have not ended.",
         ),
         IS_UNCERTAIN,
         Field(
             "elsewhere",
-            list_of(
-                object_of(
-                    Field("log_dir", TEXT, "Log directory of the replica."),
-                    Field("offset", INTEGER, "The committed offset there."),
-                    Field("metadata", TEXT, "Text of the consumer's."),
-                    Field("commit_timestamp_ms", TIME, "When it was committed."),
-                )
+            objects_of(
+                Field("log_dir", TEXT, "Log directory of the replica."),
+                Field("offset", INTEGER, "The committed offset there."),
+                Field("metadata", TEXT, "Text of the consumer's."),
+                Field("commit_timestamp_ms", TIME, "When it was committed."),
             ),
             "Other offsets, from replicas of the coordinator's log that are not believed.",
         ),
@@ -208,16 +203,14 @@ SHARE_OFFSET: Final = RowType(
         IS_UNCERTAIN,
         Field(
             "elsewhere",
-            list_of(
-                object_of(
-                    Field("log_dir", TEXT, "Log directory of the replica."),
-                    Field(
-                        "start_offset",
-                        INTEGER.or_null,
-                        "First offset that may still be delivered there; null before the first"
-                        " delivery.",
-                    ),
-                )
+            objects_of(
+                Field("log_dir", TEXT, "Log directory of the replica."),
+                Field(
+                    "start_offset",
+                    INTEGER.or_null,
+                    "First offset that may still be delivered there; null before the first"
+                    " delivery.",
+                ),
             ),
             "Other states, from replicas of the coordinator's log that are not believed.",
         ),

@@ -16,23 +16,22 @@ from kdump.rows.row_type import (
     RowType,
     list_of,
     object_of,
+    objects_of,
     one_of,
 )
 
-VOTERS: Final = list_of(
-    object_of(
-        Field("id", INTEGER),
-        Field(
-            "directory_id",
-            TEXT.or_null,
-            "Of its metadata directory; null with kraft.version 0.",
-        ),
-        Field("endpoints", list_of(TEXT)),
-        Field(
-            "kraft_versions",
-            object_of(Field("min", INTEGER), Field("max", INTEGER)).or_null,
-        ),
-    )
+VOTERS: Final = objects_of(
+    Field("id", INTEGER),
+    Field(
+        "directory_id",
+        TEXT.or_null,
+        "Of its metadata directory; null with kraft.version 0.",
+    ),
+    Field("endpoints", list_of(TEXT)),
+    Field(
+        "kraft_versions",
+        object_of(Field("min", INTEGER), Field("max", INTEGER)).or_null,
+    ),
 )
 _BY_SOURCE: Final = object_of(
     *(

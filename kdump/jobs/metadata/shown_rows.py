@@ -30,6 +30,7 @@ from kdump.rows.row_type import (
     list_of,
     map_of,
     object_of,
+    objects_of,
     one_of,
 )
 from kdump.state.metadata.event_words import EVENTS
@@ -326,13 +327,11 @@ METADATA: Final = RowType(
         Field("next_producer_id", INTEGER.or_null),
         Field(
             "topics",
-            list_of(
-                object_of(
-                    Field("name", TEXT),
-                    Field("id", TEXT),
-                    Field("partitions", list_of(_json_object(SHOWN_PARTITION))),
-                    _IS_COMMITTED,
-                )
+            objects_of(
+                Field("name", TEXT),
+                Field("id", TEXT),
+                Field("partitions", list_of(_json_object(SHOWN_PARTITION))),
+                _IS_COMMITTED,
             ),
         ),
         Field(
@@ -346,16 +345,14 @@ METADATA: Final = RowType(
         Field("scram", list_of(_json_object(SHOWN_SCRAM))),
         Field(
             "quotas",
-            list_of(
-                object_of(
-                    Field(
-                        "entity",
-                        map_of(TEXT.or_null),
-                        "user, client-id and ip; null is the default.",
-                    ),
-                    Field("quotas", map_of(NUMBER)),
-                    _IS_COMMITTED,
-                )
+            objects_of(
+                Field(
+                    "entity",
+                    map_of(TEXT.or_null),
+                    "user, client-id and ip; null is the default.",
+                ),
+                Field("quotas", map_of(NUMBER)),
+                _IS_COMMITTED,
             ),
         ),
         Field("delegation_tokens", list_of(_json_object(SHOWN_TOKEN))),
@@ -364,55 +361,49 @@ METADATA: Final = RowType(
         Field("voters", list_of(_json_object(SHOWN_VOTER))),
         Field(
             "uncommitted",
-            list_of(
-                object_of(
-                    Field("entity", _ENTITY),
-                    Field(
-                        "name",
-                        TEXT,
-                        "What it is, within its kind: orders, orders-3, topic:orders, an id.",
-                    ),
-                    Field(
-                        "topic", TEXT.or_null, "Of a topic, a partition or a topic's configuration."
-                    ),
-                    Field("partition", INT.or_null),
-                    Field("change", one_of("added", "removed", "changed")),
-                    Field(
-                        "old",
-                        map_of(ANYTHING).or_null,
-                        "Fields as in the object metadata; passwords are [redacted].",
-                    ),
-                    Field(
-                        "new",
-                        map_of(ANYTHING).or_null,
-                        "Fields as in the object metadata; passwords are [redacted].",
-                    ),
-                )
+            objects_of(
+                Field("entity", _ENTITY),
+                Field(
+                    "name",
+                    TEXT,
+                    "What it is, within its kind: orders, orders-3, topic:orders, an id.",
+                ),
+                Field("topic", TEXT.or_null, "Of a topic, a partition or a topic's configuration."),
+                Field("partition", INT.or_null),
+                Field("change", one_of("added", "removed", "changed")),
+                Field(
+                    "old",
+                    map_of(ANYTHING).or_null,
+                    "Fields as in the object metadata; passwords are [redacted].",
+                ),
+                Field(
+                    "new",
+                    map_of(ANYTHING).or_null,
+                    "Fields as in the object metadata; passwords are [redacted].",
+                ),
             ),
         ),
         Field(
             "other_copies",
-            list_of(
-                object_of(
-                    Field("path", TEXT),
-                    Field("node_id", INTEGER.or_null),
-                    Field("end_offset", INTEGER),
-                    Field("epoch", INTEGER),
-                    Field(
-                        "verdict",
-                        one_of("same", "prefix", "diverged"),
-                        "prefix: one has all records of the other, and more; diverged: each has"
-                        " records that the other has not.",
-                    ),
-                    Field("common_end_offset", INTEGER, "Up to which both have the same records."),
-                    Field("common_epoch", INTEGER),
-                    Field(
-                        "differing_offset",
-                        INTEGER.or_null,
-                        "A batch whose content differs although its epoch is the same: one copy is"
-                        " damaged.",
-                    ),
-                )
+            objects_of(
+                Field("path", TEXT),
+                Field("node_id", INTEGER.or_null),
+                Field("end_offset", INTEGER),
+                Field("epoch", INTEGER),
+                Field(
+                    "verdict",
+                    one_of("same", "prefix", "diverged"),
+                    "prefix: one has all records of the other, and more; diverged: each has"
+                    " records that the other has not.",
+                ),
+                Field("common_end_offset", INTEGER, "Up to which both have the same records."),
+                Field("common_epoch", INTEGER),
+                Field(
+                    "differing_offset",
+                    INTEGER.or_null,
+                    "A batch whose content differs although its epoch is the same: one copy is"
+                    " damaged.",
+                ),
             ),
         ),
     ),
@@ -488,7 +479,7 @@ HISTORY_SUMMARY: Final = RowType(
         Field("uncommitted_events", INTEGER),
         Field(
             "unknown",
-            list_of(object_of(Field("begin_offset", INTEGER), Field("end_offset", INTEGER))),
+            objects_of(Field("begin_offset", INTEGER), Field("end_offset", INTEGER)),
             "Offsets, the ends exclusive, that damage makes unreadable.",
         ),
     ),

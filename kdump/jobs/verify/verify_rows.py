@@ -23,9 +23,9 @@ from kdump.rows.row_type import (
     Field,
     JsonAnswer,
     RowType,
-    list_of,
     map_of,
     object_of,
+    objects_of,
 )
 
 if TYPE_CHECKING:
@@ -141,11 +141,9 @@ REPAIR: Final = RowType(
         *PLANNED_DIRECTORY.fields[:-1],
         Field(
             "operations",
-            list_of(
-                object_of(
-                    Field("directory", TEXT, "The directory of the file."),
-                    *OPERATION.fields,
-                )
+            objects_of(
+                Field("directory", TEXT, "The directory of the file."),
+                *OPERATION.fields,
             ),
             "Changes to files, in order.",
         ),
