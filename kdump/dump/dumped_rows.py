@@ -37,9 +37,9 @@ _ENCODING: Final = one_of("utf8", "base64").or_null
 _TEXTS: Final = (
     Field("key_size_bytes", BYTES, "-1 for no key."),
     Field("value_size_bytes", BYTES, "-1 for no value."),
-    Field("key", TEXT.or_null, "Text if it is UTF-8, base64 otherwise."),
+    Field("key", TEXT.or_none, "Text if it is UTF-8, base64 otherwise."),
     Field("key_encoding", _ENCODING),
-    Field("value", TEXT.or_null, "Text if it is UTF-8, base64 otherwise."),
+    Field("value", TEXT.or_none, "Text if it is UTF-8, base64 otherwise."),
     Field("value_encoding", _ENCODING),
     Field(
         "headers",

@@ -34,7 +34,8 @@ class ValueType(Struct, frozen=True):
         json: as JSON Schema names it; "" for one of several types, or any.
         sql: the type in SQL; "" for one that follows from ``items`` or ``fields``, or has none.
         kind: how people see a value.
-        is_nullable: whether a value may be null: unknown, or not applicable.
+        is_nullable: whether a value may be null.
+        unknown: what people see for null.
         limits: other keywords of JSON Schema that restrict a value.
         words: the only values, if it is one of some words.
         items: the type of the elements of a list, or of the values of a mapping.
@@ -48,6 +49,7 @@ class ValueType(Struct, frozen=True):
     sql: str = ""
     kind: Kind = Kind.TEXT
     is_nullable: bool = False
+    unknown: str = "?"
     limits: Mapping[str, Any] = {}
     words: tuple[str, ...] = ()
     items: ValueType | None = None
@@ -58,8 +60,17 @@ class ValueType(Struct, frozen=True):
 
     @property
     def or_null(self) -> ValueType:
-        """The same type, with null."""
+        """The same type, with null for what is unknown."""
         return replace(self, is_nullable=True)
+
+    @property
+    def or_none(self) -> ValueType:
+        """The same type, with null for what there is not; people see ``-``."""
+        return self.or_null_as("-")
+
+    def or_null_as(self, unknown: str) -> ValueType:
+        """The same type, with null, for which people see a text."""
+        return replace(self, is_nullable=True, unknown=unknown)
 
     def limited(self, **limits: Any) -> ValueType:
         """The same type with more keywords of JSON Schema, such as ``maximum``."""
@@ -73,7 +84,6 @@ class Field(Struct, frozen=True):
         name: key in the rows, in JSON and in the header of CSV; ends in its unit, if it has one.
         what: its meaning, for the pages.
         title: heading for people; "" for a field that only programs see.
-        unknown: what people see if the value is None.
         alert: whether a value deserves attention, unless it is null, 0 or nothing, or a flag is
             true; a terminal shows it in colour.
         dropped: order in which a narrow terminal hides columns, 1 first; None is always shown.
@@ -89,7 +99,6 @@ class Field(Struct, frozen=True):
     type: ValueType
     what: str = ""
     title: str = ""
-    unknown: str = "?"
     alert: bool = False
     dropped: int | None = None
     is_detail: bool = False

@@ -26,7 +26,7 @@ COLUMNS = (
     Field("name", TEXT, "", "Name"),
     Field("records", INTEGER, "", "Records"),
     Field("log_bytes", SIZE, "", "Size"),
-    Field("latest_timestamp_ms", TIME, "", "Latest", unknown="-"),
+    Field("latest_timestamp_ms", TIME.or_none, "", "Latest"),
     Field("leftovers", TEXT, "", "Leftovers", alert=True),
     Field("detail", TEXT),
 )

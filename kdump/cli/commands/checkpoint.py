@@ -40,10 +40,10 @@ CHECKPOINTED_PARTITION: Final = RowType(
         Field("log_dir", TEXT, "The log directory.", "Log dir", dropped=5),
         Field("topic", TEXT, "", "Topic"),
         Field("partition", INT, "", "Partition"),
-        Field("recovery_point", INTEGER.or_null, "", "Recovery point", unknown="-"),
-        Field("log_start_offset", INTEGER.or_null, "", "Log start", unknown="-", dropped=2),
-        Field("high_watermark", INTEGER.or_null, "", "High watermark", unknown="-", dropped=3),
-        Field("cleaner_offset", INTEGER.or_null, "", "Cleaned to", unknown="-", dropped=1),
+        Field("recovery_point", INTEGER.or_none, "", "Recovery point"),
+        Field("log_start_offset", INTEGER.or_none, "", "Log start", dropped=2),
+        Field("high_watermark", INTEGER.or_none, "", "High watermark", dropped=3),
+        Field("cleaner_offset", INTEGER.or_none, "", "Cleaned to", dropped=1),
         Field(
             "is_there", FLAG, "Whether the log directory has the partition.", "Present", dropped=4
         ),

@@ -399,10 +399,10 @@ _DROPPED: Final = {"size_bytes": 1, "timestamp_ms": 2, "position": 3, "remarks":
 def _column(name: str) -> Field:
     title = name.removesuffix("_ms").removesuffix("_bytes").replace("_", " ").capitalize()
     if name.endswith("timestamp_ms"):
-        return Field(name, TIME, "", title, unknown="")
+        return Field(name, TIME.or_null_as(""), "", title)
     if name.endswith("_bytes"):
-        return Field(name, SIZE, "", title, unknown="")
-    return Field(name, TEXT, "", title, unknown="")
+        return Field(name, SIZE.or_null_as(""), "", title)
+    return Field(name, TEXT.or_null_as(""), "", title)
 
 
 def _kind(file: DumpedFile) -> DumpKind | None:

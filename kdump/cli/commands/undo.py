@@ -30,16 +30,15 @@ RUN: Final = RowType(
     "A run that can be undone, or was discarded.",
     (
         Field("undo", TEXT, "Its id.", "Id"),
-        Field("created_ms", TIME.or_null, "When it began.", "When", unknown="-", dropped=3),
-        Field("command", TEXT.or_null, "", "Command", unknown="-"),
+        Field("created_ms", TIME.or_none, "When it began.", "When", dropped=3),
+        Field("command", TEXT.or_none, "", "Command"),
         Field("state", one_of("complete", "interrupted", "unusable"), "", "State"),
         Field(
             "files",
-            COUNT.or_null,
+            COUNT.or_none,
             "Files that undoing it changes; a directory that it renames, creates or removes counts"
             " as one.",
             "Files",
-            unknown="-",
             dropped=1,
         ),
         Field("kept_bytes", SIZE, "Space that discarding it frees.", "Size", dropped=2),
@@ -52,13 +51,7 @@ RESTORED_FILE: Final = RowType(
     (
         Field("undo", TEXT, "Id of the run."),
         Field("action", one_of("restore", "remove"), "", "Action"),
-        Field(
-            "size_bytes",
-            SIZE.or_null,
-            "Size after restoring; null for a removed file.",
-            "Size",
-            unknown="-",
-        ),
+        Field("size_bytes", SIZE.or_none, "Size after restoring; null for a removed file.", "Size"),
         Field(
             "file",
             TEXT,

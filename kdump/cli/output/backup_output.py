@@ -47,7 +47,7 @@ LOG_DIRECTORY: Final = RowType(
         Field("log_dir", TEXT, "The path that the log directory had.", "Log dir"),
         Field("host", TEXT, "The machine that it was on.", "Host", dropped=5),
         Field("cluster_id", TEXT.or_null, "From meta.properties."),
-        Field("node_id", INTEGER.or_null, "From meta.properties.", "Node", unknown="-", dropped=3),
+        Field("node_id", INTEGER.or_none, "From meta.properties.", "Node", dropped=3),
         Field("directory_id", TEXT.or_null, "From meta.properties."),
         Field(
             "partitions",

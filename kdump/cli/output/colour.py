@@ -95,7 +95,7 @@ def failure_line(line: str) -> str:
 
 def cell_tone(column: Field, cell: str) -> Tone | None:
     """The tone of a cell: those of columns that alert have one, unless there is nothing to see."""
-    if not column.alert or cell in _UNREMARKABLE or cell == column.unknown:
+    if not column.alert or cell in _UNREMARKABLE or cell == column.type.unknown:
         return None
     return _SEVERITIES.get(cell, Tone.WARNING)
 

@@ -215,7 +215,12 @@ def _print_rows(result: QueryResult, form: OutputFormat, limit: RowLimit, statem
     if form.is_for_people:
         values = _cells(rows, text_for_people, most=_MOST_CHARACTERS if is_on_terminal else None)
         columns = [
-            Field(str(n), ValueType("", kind=_kind(each)), "", each.name or " ", unknown="NULL")
+            Field(
+                str(n),
+                ValueType("", kind=_kind(each), unknown="NULL"),
+                "",
+                each.name or " ",
+            )
             for n, each in enumerate(result.columns)
         ]
         _print_for_people(form, columns, values)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from kdump.cli.output.metadata_output import committed_line
 from kdump.cli.output.rendering import Row
 from kdump.jobs.metadata.planned_rows import CONTROLLER_CHANGES, VOTERS
@@ -44,10 +46,9 @@ COPY: Final = RowType(
         ),
         Field(
             "snapshot_end_offset",
-            INTEGER.or_null,
+            INTEGER.or_null_as("none"),
             "Of the newest snapshot; null if there is none.",
             "Snapshot",
-            unknown="none",
             dropped=4,
         ),
         Field("snapshot_epoch", INTEGER.or_null, ""),
@@ -78,26 +79,19 @@ VOTER: Final = RowType(
     (
         Field("node_id", INTEGER, "", "Voter"),
         Field(
-            "directory_id",
-            TEXT.or_null,
-            "Null with kraft.version 0.",
-            "Directory id",
-            unknown="-",
-            dropped=1,
+            "directory_id", TEXT.or_none, "Null with kraft.version 0.", "Directory id", dropped=1
         ),
         Field(
             "endpoints",
-            list_of(TEXT),
+            replace(list_of(TEXT), unknown="-"),
             "NAME://HOST:PORT of each listener.",
             "Listeners",
-            unknown="-",
         ),
         Field(
             "log_dir",
-            TEXT.or_null,
+            TEXT.or_null_as("not shown"),
             "Its disk; null if it was not shown.",
             "Directory",
-            unknown="not shown",
         ),
     ),
     title="Voters",

@@ -95,7 +95,7 @@ def cell_text(column: Field, row: Row) -> str:
         return ""
     value = row[column.name]
     if value is None:
-        return column.unknown
+        return column.type.unknown
     if type(value) is int and column.kind is Kind.NUMBER:
         return str(value)
     return escape_controls(format_value(value, column.kind))
@@ -490,7 +490,7 @@ class _Table(_HumanForm):
 
         if tone := cell_tone(column, cell):
             return Text(cell, rich_style(tone))
-        return Text(cell, "dim" if cell == column.unknown else "")
+        return Text(cell, "dim" if cell == column.type.unknown else "")
 
 
 _FORMS: Final[dict[OutputFormat, Callable[[TextIO, Sequence[Field], bool], _Form]]] = {

@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kdump.dump.dumped_rows import BATCH_RECORD, KAFKA_0_7_RECORD, MESSAGE_SET_RECORD
-from kdump.rows.row_type import COUNT, INT, TEXT, Field, JsonAnswer, RowType
+from kdump.rows.row_type import COUNT, INT, TEXT, TIME, Field, JsonAnswer, RowType
 
 WHERE: Final = (
     Field(
@@ -22,10 +22,10 @@ WHERE: Final = (
 )
 _COLUMNS: Final[dict[str, dict[str, Any]]] = {
     "offset": {"title": "Offset"},
-    "timestamp_ms": {"title": "Time", "unknown": "-", "dropped": 3},
-    "key": {"title": "Key", "unknown": "-"},
+    "timestamp_ms": {"title": "Time", "type": replace(TIME, unknown="-"), "dropped": 3},
+    "key": {"title": "Key"},
     "key_encoding": {},
-    "value": {"title": "Value", "unknown": "-"},
+    "value": {"title": "Value"},
     "value_encoding": {},
     "headers": {"title": "Headers", "dropped": 2},
 }

@@ -59,19 +59,17 @@ OFFSET: Final = RowType(
         Field("partition", INT, "The partition.", "Part"),
         Field(
             "committed_offset",
-            INTEGER.or_null,
+            INTEGER.or_none,
             "Next offset that the group reads; null if only an open transaction has one, or if its"
             " record"
             " cannot be decoded.",
             "Committed",
-            unknown="-",
         ),
         Field(
             "leader_epoch",
-            INTEGER.or_null,
+            INTEGER.or_none,
             "Leader epoch of the last record that the group read.",
             "Epoch",
-            unknown="-",
             dropped=3,
         ),
         *_LOG_FIELDS,
@@ -84,26 +82,19 @@ OFFSET: Final = RowType(
         ),
         Field(
             "metadata",
-            TEXT.or_null,
+            TEXT.or_null_as(""),
             "Text that the consumer stored with it.",
             "Metadata",
-            unknown="",
             dropped=1,
         ),
         Field(
-            "commit_timestamp_ms",
-            TIME.or_null,
-            "When it was committed.",
-            "Committed at",
-            unknown="-",
-            dropped=5,
+            "commit_timestamp_ms", TIME.or_none, "When it was committed.", "Committed at", dropped=5
         ),
         Field(
             "expires_ms",
-            TIME.or_null,
+            TIME.or_none,
             "When a coordinator deletes it; null if it does not while the group is as it is.",
             "Expires",
-            unknown="-",
             dropped=2,
         ),
         Field("is_expired", FLAG, "Whether that was before the current time."),
@@ -159,10 +150,9 @@ SHARE_OFFSET: Final = RowType(
         Field("partition", INT, "The partition.", "Part"),
         Field(
             "start_offset",
-            INTEGER.or_null,
+            INTEGER.or_none,
             "First offset that may still be delivered; null before the first delivery.",
             "Start offset",
-            unknown="-",
         ),
         Field(
             "delivery_complete_count",
@@ -171,14 +161,7 @@ SHARE_OFFSET: Final = RowType(
             "Done after it",
             dropped=4,
         ),
-        Field(
-            "leader_epoch",
-            INTEGER.or_null,
-            "Of the partition's leader.",
-            "Epoch",
-            unknown="-",
-            dropped=1,
-        ),
+        Field("leader_epoch", INTEGER.or_none, "Of the partition's leader.", "Epoch", dropped=1),
         Field("state_epoch", INTEGER.or_null, "Of the group's state."),
         Field(
             "snapshot_epoch",
@@ -186,12 +169,7 @@ SHARE_OFFSET: Final = RowType(
             "Of the latest snapshot; null if only another replica has one.",
         ),
         Field(
-            "write_timestamp_ms",
-            TIME.or_null,
-            "When that was written.",
-            "Snapshot at",
-            unknown="-",
-            dropped=2,
+            "write_timestamp_ms", TIME.or_none, "When that was written.", "Snapshot at", dropped=2
         ),
         *_LOG_FIELDS,
         Field(

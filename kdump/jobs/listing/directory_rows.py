@@ -44,24 +44,22 @@ FIELDS: Final = (
     ),
     Field(
         "in_use_by",
-        TEXT.or_null,
+        TEXT.or_none,
         "The process that holds the lock; null for none.",
         "In use by",
-        unknown="-",
         alert=True,
     ),
     Field("has_lock_file", FLAG, "Whether the file `.lock` is present.", "Lock file"),
     Field(
         "broker_generation",
-        TEXT,
+        replace(TEXT, unknown="-"),
         "Versions of Kafka that the last broker can have had.",
         "Last broker",
-        unknown="-",
     ),
     Field("topic", TEXT.or_null, "From the directory's name.", "Topic"),
     Field("partition", INT.or_null, "From the directory's name.", "Partition"),
     Field("state", one_of("live", "future", "delete", "stray"), "", "State"),
-    Field("topic_id", TEXT.or_null, "From partition.metadata.", "Topic id", unknown="-"),
+    Field("topic_id", TEXT.or_none, "From partition.metadata.", "Topic id"),
     Field("topics", COUNT, "How many topics it has.", "Topics"),
     Field("partitions", COUNT, "How many live partitions it has.", "Partitions"),
     Field(
@@ -109,10 +107,9 @@ FIELDS: Final = (
     Field("log_start_offset", INTEGER.or_null, "Log start offset.", "Log start offset"),
     Field(
         "local_log_start_offset",
-        INTEGER.or_null,
+        INTEGER.or_none,
         "Where the local log begins; only with --remote.",
         "Local start offset",
-        unknown="-",
         is_optional=True,
     ),
     Field("log_end_offset", INTEGER.or_null, "Log end offset.", "Log end offset"),
@@ -129,16 +126,10 @@ FIELDS: Final = (
     Field(
         "high_watermark", INTEGER.or_null, "High watermark, from the checkpoint.", "High watermark"
     ),
+    Field("earliest_timestamp_ms", TIME.or_none, "Time of the first record.", "Earliest"),
+    Field("latest_timestamp_ms", TIME.or_none, "Latest time of a record.", "Latest"),
     Field(
-        "earliest_timestamp_ms", TIME.or_null, "Time of the first record.", "Earliest", unknown="-"
-    ),
-    Field("latest_timestamp_ms", TIME.or_null, "Latest time of a record.", "Latest", unknown="-"),
-    Field(
-        "leader_epoch",
-        INTEGER.or_null,
-        "The latest of leader-epoch-checkpoint.",
-        "Leader epoch",
-        unknown="-",
+        "leader_epoch", INTEGER.or_none, "The latest of leader-epoch-checkpoint.", "Leader epoch"
     ),
     Field(
         "quorum_leader_id", INTEGER.or_null, "From quorum-state.", "Quorum leader", is_optional=True
@@ -152,10 +143,9 @@ FIELDS: Final = (
     ),
     Field(
         "metadata_snapshot",
-        TEXT.or_null,
+        TEXT.or_none,
         "Name of the newest snapshot.",
         "Metadata snapshot",
-        unknown="-",
         is_optional=True,
     ),
     Field(

@@ -67,12 +67,10 @@ LISTED_PARTITION: Final = RowType(
         ),
         Field(
             "local_log_start_offset",
-            INTEGER.or_null,
+            INTEGER.or_none,
             "With tiered storage: where the local log begins. Null if the partition is not in"
-            " tiered"
-            " storage, or has no local log.",
+            " tiered storage, or has no local log.",
             "Local start",
-            unknown="-",
             dropped=8,
             is_optional=True,
         ),
@@ -86,10 +84,9 @@ LISTED_PARTITION: Final = RowType(
         ),
         Field(
             "remote_log_bytes",
-            BYTES.or_null,
+            BYTES.or_none,
             "With tiered storage: the size of their logs, as far as they are read.",
             "Remote size",
-            unknown="-",
             dropped=8,
             is_optional=True,
         ),
@@ -125,23 +122,19 @@ LISTED_PARTITION: Final = RowType(
         ),
         Field(
             "earliest_timestamp_ms",
-            TIME.or_null,
+            TIME.or_none,
             "Time of the first record, if its batch header has it.",
             "Earliest",
-            unknown="-",
             dropped=2,
         ),
         Field(
             "latest_timestamp_ms",
-            TIME.or_null,
+            TIME.or_none,
             "Largest time of a record, from the time indexes and the last batch headers.",
             "Latest",
-            unknown="-",
             dropped=3,
         ),
-        Field(
-            "topic_id", TEXT.or_null, "From partition.metadata.", "Topic id", unknown="-", dropped=1
-        ),
+        Field("topic_id", TEXT.or_none, "From partition.metadata.", "Topic id", dropped=1),
         Field(
             "leftovers",
             map_of(COUNT).or_null,

@@ -43,10 +43,9 @@ TRANSACTION: Final = RowType(
         Field("producer_epoch", INTEGER, "Of its producer.", "Epoch", dropped=3),
         Field(
             "start_time_ms",
-            TIME.or_null,
+            TIME.or_none,
             "Start of the last transaction; null if there was none.",
             "Started",
-            unknown="-",
             dropped=5,
         ),
         Field("last_change_ms", TIME, "Time of the last change.", "Last change", dropped=2),
@@ -152,10 +151,9 @@ OPEN_TRANSACTION: Final = RowType(
         ),
         Field(
             "coordinator_state",
-            _STATE.or_null,
+            _STATE.or_none,
             "State of the transactional id; null if no coordinator in the log directories has it.",
             "At coordinator",
-            unknown="-",
             dropped=1,
         ),
         Field(

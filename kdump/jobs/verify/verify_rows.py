@@ -48,12 +48,7 @@ VERIFIED_PARTITION: Final = RowType(
         Field("directory", TEXT, "Name of the partition's directory in it.", "Partition"),
         *DIRECTORY_FIELDS[2:],
         Field(
-            "worst",
-            SEVERITY.or_null,
-            "The worst severity of its findings.",
-            "Worst",
-            unknown="-",
-            alert=True,
+            "worst", SEVERITY.or_none, "The worst severity of its findings.", "Worst", alert=True
         ),
         Field("findings", map_of(COUNT), "Findings by code.", "Findings", dropped=1),
         Field("batches", COUNT, "How many batches it has."),
@@ -61,10 +56,9 @@ VERIFIED_PARTITION: Final = RowType(
         Field("not_decoded", COUNT, "Batches that were not decoded because they are over a limit."),
         Field(
             "log_end_offset",
-            INTEGER.or_null,
+            INTEGER.or_none,
             "Log end offset; null if the last segment was left out.",
             "End",
-            unknown="-",
             dropped=3,
         ),
         Field("verdict", TEXT, "What a starting broker does, in one sentence.", "Verdict"),
