@@ -9,7 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
     from kdump.formats.internal_topics import ParsedRecord
 
 Decoder = Callable[[bytes], object]
+Payload: TypeAlias = bytes | None
+"""A key or a value."""
+Headers: TypeAlias = Sequence[RecordHeader]
+LineTexts: TypeAlias = tuple[str | None, str | None]
+"""Of the key and the value of a record; None where there is nothing to print."""
 
 
 class Contents(Protocol):
-    """Text for the key and the value of one record; None where there is nothing to print."""
+    """Text for the key and the value of one record."""
 
-    def text(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,
-        headers: Sequence[RecordHeader] = (),
-    ) -> tuple[str | None, str | None]:
+    def text(self, key: Payload, value: Payload, offset: int, headers: Headers = ()) -> LineTexts:
         """Raises :class:`FormatError` where the official tool ends."""
         ...
 
@@ -43,13 +42,7 @@ class Contents(Protocol):
 class Utf8Contents(msgspec.Struct, frozen=True):
     """Keys and values as UTF-8, decoded as in Java: ``StringDecoder`` for both."""
 
-    def text(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,
-        headers: Sequence[RecordHeader] = (),
-    ) -> tuple[str | None, str | None]:
+    def text(self, key: Payload, value: Payload, offset: int, headers: Headers = ()) -> LineTexts:
         return (
             None if key is None else java_utf8(key),
             None if value is None else java_utf8(value),
@@ -62,13 +55,7 @@ class DecodedContents(msgspec.Struct, frozen=True):
     key_decoder: Decoder
     value_decoder: Decoder
 
-    def text(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,
-        headers: Sequence[RecordHeader] = (),
-    ) -> tuple[str | None, str | None]:
+    def text(self, key: Payload, value: Payload, offset: int, headers: Headers = ()) -> LineTexts:
         return _decoded(self.key_decoder, key), _decoded(self.value_decoder, value)
 
 
@@ -82,13 +69,7 @@ class EscapedContents(msgspec.Struct, frozen=True):
     contents: Contents
     escape: Callable[[str], str]
 
-    def text(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,
-        headers: Sequence[RecordHeader] = (),
-    ) -> tuple[str | None, str | None]:
+    def text(self, key: Payload, value: Payload, offset: int, headers: Headers = ()) -> LineTexts:
         key_text, value_text = self.contents.text(key, value, offset, headers)
         return (
             None if key_text is None else self.escape(key_text),
@@ -101,13 +82,7 @@ class TopicContents(msgspec.Struct, frozen=True):
 
     parse: Callable[[bytes | None, bytes | None, int], ParsedRecord]
 
-    def text(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,
-        headers: Sequence[RecordHeader] = (),
-    ) -> tuple[str | None, str | None]:
+    def text(self, key: Payload, value: Payload, offset: int, headers: Headers = ()) -> LineTexts:
         parsed = self.parse(key, value, offset)
         return parsed.key_text, parsed.payload_text
 
@@ -116,9 +91,7 @@ class FieldContents(Contents, ABC):
     """Contents that have fields of their own in rows."""
 
     @abstractmethod
-    def fields(
-        self, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader]
-    ) -> Mapping[str, Any]:
+    def fields(self, key: Payload, value: Payload, headers: Headers) -> Mapping[str, Any]:
         """The fields of a record, besides those that it always has."""
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
-from kdump.dump.contents import Contents, FieldContents, TopicContents
+from kdump.dump.contents import Contents, FieldContents, Headers, Payload, TopicContents
 from kdump.dump.log_text import timestamp_type
 from kdump.dump.segment import SegmentReading
 from kdump.formats import record_batch
@@ -211,11 +211,7 @@ def _header_row(header: RecordHeader) -> Row:
 
 
 def decoded_fields(
-    contents: Contents,
-    key: bytes | None,
-    value: bytes | None,
-    offset: int,
-    headers: Sequence[RecordHeader] = (),
+    contents: Contents, key: Payload, value: Payload, offset: int, headers: Headers = ()
 ) -> Row:
     """The fields of a record's row that ``contents`` adds.
 

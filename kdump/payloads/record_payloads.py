@@ -9,7 +9,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdump.dump.contents import FieldContents
+from kdump.dump.contents import FieldContents, Headers, LineTexts, Payload
 from kdump.formats.java.java_text import java_utf8
 from kdump.formats.record_batch import RecordHeader
 from kdump.payloads.payload_decoder import PayloadDecoder, Texts, utf8_texts
@@ -19,7 +19,7 @@ from kdump.scan.records import RecordColumns
 from kdump.state.schema_registry import SchemaRegistry
 
 _BINARY = pa.large_binary()
-Pair = tuple[bytes | None, bytes | None]
+Pair = tuple[Payload, Payload]
 HeadersAt = Callable[[int], Iterable[RecordHeader]] | None
 """Gives the headers of a record by its row; None if no record has any."""
 
@@ -62,26 +62,14 @@ class RecordPayloads(FieldContents):
         """The same of values."""
         return _texts(self.value, values, headers)
 
-    def text(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        offset: int,
-        headers: Sequence[RecordHeader] = (),
-    ) -> tuple[str | None, str | None]:
+    def text(self, key: Payload, value: Payload, offset: int, headers: Headers = ()) -> LineTexts:
         """Texts for a line: what cannot be decoded has its bytes in hexadecimal, and the reason."""
         return _line_text(self.key, key, headers), _line_text(self.value, value, headers)
 
-    def fields(
-        self, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader]
-    ) -> Mapping[str, Any]:
+    def fields(self, key: Payload, value: Payload, headers: Headers) -> Mapping[str, Any]:
         """The text, the id of the schema, and why there is no text."""
-        return dict(
-            [
-                *_fields("key", self.key, key, headers),
-                *_fields("value", self.value, value, headers),
-            ]
-        )
+        keys = _fields("key", self.key, key, headers)
+        return dict([*keys, *_fields("value", self.value, value, headers)])
 
     def searched(self, columns: RecordColumns) -> tuple[Texts, Texts]:
         """What a search looks at in keys and values: their text, or else their bytes.
@@ -106,9 +94,7 @@ class RecordPayloads(FieldContents):
         return _searched(self.key, keys, None), _searched(self.value, values, None)
 
 
-def _line_text(
-    decoder: PayloadDecoder | None, payload: bytes | None, headers: Iterable[RecordHeader]
-) -> str | None:
+def _line_text(decoder: PayloadDecoder | None, payload: Payload, headers: Headers) -> str | None:
     if payload is None:
         return None
     if decoder is None:
@@ -118,10 +104,7 @@ def _line_text(
 
 
 def _fields(
-    name: str,
-    decoder: PayloadDecoder | None,
-    payload: bytes | None,
-    headers: Iterable[RecordHeader],
+    name: str, decoder: PayloadDecoder | None, payload: Payload, headers: Headers
 ) -> Iterator[tuple[str, Any]]:
     if decoder is None:
         return
