@@ -38,7 +38,7 @@ from kdump.repair.rebuild.leftovers import resolve_leftovers
 from kdump.repair.rebuild.rebuild_index import rebuild_indexes
 from kdump.repair.rebuild.repaired import Repaired
 from kdump.repair.rebuild.snapshots import rebuild_snapshots
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings, Settings
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -193,7 +193,7 @@ class PartResult(Struct, frozen=True):
 @during("finding out what to repair")
 def repair_parts(
     targets: Sequence[PartTarget],
-    settings: Mapping[Location, Settings],
+    settings: DirectorySettings,
     options: EngineOptions = DEFAULT_OPTIONS,
     large_content: LargeContent | None = None,
 ) -> list[PartResult]:

@@ -6,7 +6,7 @@ Nothing is written: the result is a target state, for ``kdump recover`` to show 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -53,7 +53,7 @@ from kdump.repair.policies import Policy
 from kdump.repair.salvage.recovered_0_7 import Recovered07
 from kdump.repair.verdict.outcome_verdict import verdict
 from kdump.repair.verdict.verdict import VerdictKind
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
@@ -64,13 +64,12 @@ class RecoverRequest(Struct, frozen=True):
     """What to recover, and how.
 
     Attributes:
-        settings: of their topics, by the path of the directory.
         policy: what to do with damaged data.
         large_content: where large new content of files is put.
     """
 
     directories: Sequence[LogDirectory]
-    settings: Mapping[Location, Settings]
+    settings: DirectorySettings
     selection: PartitionSelection = EVERYTHING
     policy: Policy = Policy.BROKER
     now_ms: int = 0

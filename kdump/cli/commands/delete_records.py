@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.selection import PartitionSelection
-    from kdump.state.metadata.settings import Settings
+    from kdump.state.metadata.settings import DirectorySettings
 
 
 @click.command("delete-records")
@@ -99,7 +99,7 @@ def command(
 def _selected(
     directories: Sequence[LogDirectory],
     selection: PartitionSelection,
-    settings: Mapping[Location, Settings],
+    settings: DirectorySettings,
     twice: Container[Location],
 ) -> tuple[LogDirectory, Partition]:
     """Return the selected partition and its log directory.
@@ -111,7 +111,6 @@ def _selected(
     Args:
         directories: all log directories.
         selection: has to select one partition.
-        settings: of their topics, by the path of the directory.
         twice: partitions that are in two directories of one broker.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kdump.log.lock_holders import ReadAs
     from kdump.log.selection import PartitionSelection
     from kdump.state.metadata.cluster import ClusterImage
-    from kdump.state.metadata.settings import Settings
+    from kdump.state.metadata.settings import DirectorySettings
 
 
 @click.command("diff")
@@ -146,9 +146,7 @@ class _Electing(Struct, frozen=True):
     keys: Sequence[TopicPartition]
 
     @classmethod
-    def of(
-        cls, name: str, settings: Mapping[Location, Settings], selection: PartitionSelection
-    ) -> _Electing:
+    def of(cls, name: str, settings: DirectorySettings, selection: PartitionSelection) -> _Electing:
         """Find the partitions.
 
         Raises:
@@ -164,9 +162,7 @@ class _Electing(Struct, frozen=True):
             )
         return cls(name, image, leaderless(image, selection))
 
-    def alone(
-        self, paired: Iterable[Paired], settings: Mapping[Location, Settings]
-    ) -> list[DiffSplit]:
+    def alone(self, paired: Iterable[Paired], settings: DirectorySettings) -> list[DiffSplit]:
         """What reads the partitions that have a single replica here."""
         from kdump.jobs.diff.pairing import diff_split
         from kdump.log.lock_holders import ReadAs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kdump.jobs.verify.verify_remote import VerifyRemote
     from kdump.log.remote_files import RemotePlace
     from kdump.log.selection import PartitionSelection
-    from kdump.state.metadata.settings import Settings
+    from kdump.state.metadata.settings import DirectorySettings
     from kdump.storage.gentle_disk import Bandwidth
 
 
@@ -245,7 +245,7 @@ class Verification(Struct, frozen=True):
 
     def _settings(
         self, directories: Sequence[LogDirectory], diagnostics: Diagnostics
-    ) -> Mapping[Location, Settings]:
+    ) -> DirectorySettings:
         try:
             return self.config.settings_of(directories)
         except OSError as failure:

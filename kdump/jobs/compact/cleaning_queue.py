@@ -34,7 +34,7 @@ from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import during
-from kdump.state.metadata.settings import Settings, TopicSettings
+from kdump.state.metadata.settings import DirectorySettings, Settings, TopicSettings
 from kdump.storage.location import Location
 
 
@@ -44,13 +44,12 @@ class QueueRequest(Struct, frozen=True):
     Attributes:
         directories: the log directories; those partitions need not be listed that
             :func:`may_be_compacted` rules out.
-        settings: of their topics, by the path of the directory.
         selection: which partitions to explain; all logs of a broker have a place in its queue.
         is_replicated: whether to assume that every log is fully replicated.
     """
 
     directories: Sequence[LogDirectory]
-    settings: Mapping[Location, Settings]
+    settings: DirectorySettings
     selection: PartitionSelection = EVERYTHING
     is_replicated: bool = False
     now_ms: int = 0
@@ -204,14 +203,13 @@ def may_be_compacted(
 
 def list_compacted(
     roots: Sequence[LogDirectory],
-    settings: Mapping[Location, Settings],
+    settings: DirectorySettings,
     selection: PartitionSelection,
 ) -> list[LogDirectory]:
     """List the partitions of log directories that the cleaner has; of the others only names.
 
     Args:
         roots: the directories, whose partitions need not be listed.
-        settings: of their topics, by the path of the directory.
 
     Raises:
         InvalidSettingError: a property of a topic has a value that Kafka does not take.

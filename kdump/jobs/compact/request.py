@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct, field
 
@@ -20,7 +20,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.state.metadata.config_keys import DELETE_RETENTION_MS, MIN_COMPACTION_LAG_MS
-from kdump.state.metadata.settings import Settings, TopicSettings
+from kdump.state.metadata.settings import DirectorySettings, TopicSettings
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 
@@ -52,7 +52,6 @@ class CompactRequest(Struct, frozen=True):
     """What to compact, and how.
 
     Attributes:
-        settings: of their topics, by the path of the directory.
         all_compacted: whether to select exactly the topics that are known to be compacted.
         force: whether to compact topics that are known not to be compacted, too.
         is_replicated: whether to assume that every log is fully replicated.
@@ -61,7 +60,7 @@ class CompactRequest(Struct, frozen=True):
     """
 
     directories: Sequence[LogDirectory] = ()
-    settings: Mapping[Location, Settings] = field(default_factory=dict)
+    settings: DirectorySettings = field(default_factory=dict)
     selection: PartitionSelection = EVERYTHING
     all_compacted: bool = False
     force: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from kdump.jobs.diff.sides import Side
 from kdump.log.lock_holders import is_locked
 from kdump.log.settled_listing import wait
 from kdump.state.metadata.cluster import ClusterImage
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
@@ -35,7 +35,7 @@ class MissingReplica(Struct, frozen=True):
 
 
 def missing_replicas(
-    paired: Iterable[Paired], sides: Sequence[Side], settings: Mapping[Location, Settings]
+    paired: Iterable[Paired], sides: Sequence[Side], settings: DirectorySettings
 ) -> Iterator[MissingReplica]:
     """Yield the missing replicas that deserve to be reported, in the order of the partitions.
 

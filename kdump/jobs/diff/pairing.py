@@ -16,8 +16,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.lock_holders import ReadAs, in_use_by
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
-from kdump.state.metadata.settings import Settings
-from kdump.storage.location import Location
+from kdump.state.metadata.settings import DirectorySettings
 
 
 class PlacedReplica(Struct, frozen=True):
@@ -70,7 +69,7 @@ def pair(sides: Sequence[Side], selection: PartitionSelection) -> list[Paired]:
 
 
 def diff_split(
-    paired: Paired, settings: Mapping[Location, Settings], reading: ReadAs = ReadAs.AS_FOUND
+    paired: Paired, settings: DirectorySettings, reading: ReadAs = ReadAs.AS_FOUND
 ) -> DiffSplit:
     """The split of a partition with two replicas or more.
 
@@ -93,7 +92,7 @@ def diff_split(
 
 
 def _to_compare(
-    side: int, placed: PlacedReplica, settings: Mapping[Location, Settings], reading: ReadAs
+    side: int, placed: PlacedReplica, settings: DirectorySettings, reading: ReadAs
 ) -> ReplicaToCompare:
     partition, directory = placed.partition, placed.directory.log_directory
     name = partition.path.as_absolute().name

@@ -70,7 +70,7 @@ from kdump.repair.erase.key_search import KeySearch, fields_of_topics
 from kdump.repair.erase.mask import Mask
 from kdump.repair.erase.named_records import NamedRecords
 from kdump.repair.verdict.verdict import Verdict
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import Gone, NewBytes, RenamedFrom, TargetFile
@@ -103,7 +103,6 @@ class EraseRequest(Struct, frozen=True):
 
     Attributes:
         directories: the log directories.
-        settings: of their topics, by the path of the directory.
         selection: which partitions.
         named: which records.
         twice: the partitions that are in two directories of a broker.
@@ -112,7 +111,7 @@ class EraseRequest(Struct, frozen=True):
     """
 
     directories: Sequence[LogDirectory]
-    settings: Mapping[Location, Settings]
+    settings: DirectorySettings
     selection: PartitionSelection
     named: NamedRecords
     now_ms: int

@@ -5,7 +5,7 @@ What is found anywhere else stops it before anything is destroyed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +45,7 @@ from kdump.repair.erase.erased_list import FILE_NAME, ErasedRun, read_list
 from kdump.repair.erase.erased_offsets import ErasedOffsets
 from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings
 from kdump.state.schema_registry import SchemaRegistry
 from kdump.storage.location import Location
 
@@ -57,12 +57,11 @@ class FinishRequest(Struct, frozen=True):
 
     Attributes:
         directories: the log directories, locked.
-        settings: of their topics, by the path of the directory.
         named: what to search besides what the lists of the log directories have.
     """
 
     directories: Sequence[LogDirectory]
-    settings: Mapping[Location, Settings]
+    settings: DirectorySettings
     named: NamedRecords
     now_ms: int
     largest_record_bytes: int = LARGEST_RECORD_BYTES

@@ -8,7 +8,7 @@ can be less than the log (``LogManager.recoverAbandonedFutureLogs``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kdump.check.scope import ReplacedLog, becomes_log
@@ -16,7 +16,7 @@ from kdump.jobs.loading.load_split import load_split
 from kdump.log.broker import unfinished_moves
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings, Settings
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def replaced_logs(
     directories: Sequence[LogDirectory],
-    settings: Mapping[Location, Settings],
+    settings: DirectorySettings,
     now_ms: int = 0,
 ) -> dict[Location, ReplacedLog]:
     """Map the directory of each such log to the copy that takes its place.
@@ -34,7 +34,6 @@ def replaced_logs(
 
     Args:
         directories: all log directories, also of several brokers.
-        settings: of their topics, by the path of the directory.
     """
     found = {}
     for each in unfinished_moves(directories):

@@ -7,7 +7,7 @@ and only then deletes and compacts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from kdump.jobs.retain.old_segments import NotDeleted, PartitionDeletion, requir
 from kdump.jobs.retain.retain import RetainRequest, retain
 from kdump.log.directory import LogDirectory
 from kdump.log.selection import PartitionSelection
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -65,15 +65,12 @@ class FreeableSpace(Struct, frozen=True):
 
 def freeable_space(
     directories: Sequence[LogDirectory],
-    settings: Mapping[Location, Settings],
+    settings: DirectorySettings,
     selection: PartitionSelection,
     now_ms: int,
     options: EngineOptions = DEFAULT_OPTIONS,
 ) -> FreeableSpace:
     """Preview retention and compaction.
-
-    Args:
-        settings: of their topics, by the path of the directory.
 
     Raises:
         KdumpError: the engine failed.

@@ -41,7 +41,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
 from kdump.phases import during
-from kdump.state.metadata.settings import Settings, TopicSettings
+from kdump.state.metadata.settings import DirectorySettings, TopicSettings
 from kdump.storage.location import Location
 
 
@@ -49,13 +49,12 @@ class RetainRequest(Struct, frozen=True):
     """What to delete.
 
     Attributes:
-        settings: of their topics, by the path of the directory.
         is_replicated: whether to assume that every log is fully replicated.
         free_bytes: how much to free, whatever retention says; None to apply retention.
     """
 
     directories: Sequence[LogDirectory]
-    settings: Mapping[Location, Settings]
+    settings: DirectorySettings
     selection: PartitionSelection
     now_ms: int
     is_replicated: bool = False

@@ -64,7 +64,7 @@ from kdump.repair.rewind.group_offsets import LoweredOffset
 from kdump.repair.rewind.log_facts import LogFacts, Moment, NotRewindableError
 from kdump.repair.rewind.rewound_log import RewoundLog, latest_epoch
 from kdump.repair.rewind.share_offsets import WrittenShare
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings
 from kdump.state.transactions.transaction_coordinator import TRANSACTION_STATE_TOPIC
 from kdump.storage.location import Location
 from kdump.target.target_file import Kept, TargetFile
@@ -86,7 +86,6 @@ class RewindRequest(Struct, frozen=True):
 
     Attributes:
         directories: the log directories, of one broker or of several.
-        settings: of their topics, by the path of the directory.
         time_ms: the moment; None if there are offsets.
         offsets: where partitions are to end; others are not cut. None if there is a moment.
         excluded: directories of partitions that are left unchanged.
@@ -94,7 +93,7 @@ class RewindRequest(Struct, frozen=True):
     """
 
     directories: Sequence[LogDirectory]
-    settings: Mapping[Location, Settings]
+    settings: DirectorySettings
     time_ms: int | None = None
     offsets: Mapping[TopicPartition, int] | None = None
     excluded: Collection[Location] = ()

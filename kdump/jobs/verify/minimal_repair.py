@@ -45,7 +45,7 @@ from kdump.repair.salvage.recovered_0_7 import Recovered07
 from kdump.repair.verdict.outcome_verdict import verdict
 from kdump.repair.verdict.verdict import VerdictKind
 from kdump.state.metadata.cluster import ClusterTopic
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.target.target_file import Kept, NewBytes, TargetFile
@@ -101,7 +101,7 @@ class RepairOptions(Struct, frozen=True):
         large_content: where large new content of files is put.
     """
 
-    settings: Mapping[Location, Settings]
+    settings: DirectorySettings
     policy: Policy = Policy.BROKER
     now_ms: int = 0
     options: EngineOptions = DEFAULT_OPTIONS

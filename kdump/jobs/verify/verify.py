@@ -72,7 +72,12 @@ from kdump.processes.io_priority import idle_io_priority
 from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict.verdict import Verdict
 from kdump.size_groups import size_groups
-from kdump.state.metadata.settings import Settings, StartingKafka, starting_kafkas
+from kdump.state.metadata.settings import (
+    DirectorySettings,
+    Settings,
+    StartingKafka,
+    starting_kafkas,
+)
 from kdump.storage.gentle_disk import Bandwidth, gently
 from kdump.storage.location import Location
 
@@ -125,7 +130,7 @@ class VerifyRequest(Struct, frozen=True):
     directories: Sequence[LogDirectory]
     level: Level
     now_ms: int
-    settings: Mapping[Location, Settings]
+    settings: DirectorySettings
     largest_record_bytes: int = LARGEST_RECORD_BYTES
     with_statistics: bool = False
     remote: VerifyRemote | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -30,7 +30,7 @@ from kdump.log.log_search import checkpointed
 from kdump.log.partition import Partition
 from kdump.log.remote_files import RemoteListing, list_remote_segments
 from kdump.log.selection import PartitionSelection
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings
 from kdump.state.remote_segments import RemoteSegments
 from kdump.storage.location import Location
 from kdump.tiered.aiven_storage import manifest_of
@@ -71,7 +71,7 @@ class VerifyRemote(Struct, frozen=True):
         plans: RemotePlans,
         selection: PartitionSelection,
         directories: Sequence[LogDirectory],
-        settings: Mapping[Location, Settings],
+        settings: DirectorySettings,
     ) -> VerifyRemote:
         """Look up in the cluster's metadata how many partitions remote log metadata have."""
         counts = [

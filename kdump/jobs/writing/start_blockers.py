@@ -21,21 +21,20 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
 from kdump.state.metadata.cluster import ClusterImage
-from kdump.state.metadata.settings import Settings
+from kdump.state.metadata.settings import DirectorySettings
 from kdump.storage.location import Location
 
 
 @during("checking log directories")
 def severe_findings(
     directories: Sequence[LogDirectory],
-    settings: Mapping[Location, Settings],
+    settings: DirectorySettings,
     partitions: Mapping[Location, Sequence[Partition]],
 ) -> list[Finding]:
     """The severe findings about log directories and some of their partitions, without segments.
 
     Args:
         directories: all given log directories of a broker.
-        settings: of their topics, by the path of the directory.
         partitions: the selected partitions, by the path of the directory.
     """
     twice = partitions_twice(directories)
@@ -77,14 +76,13 @@ def severe_in(
 
 def severe_with(
     directories: Sequence[LogDirectory],
-    settings: Mapping[Location, Settings],
+    settings: DirectorySettings,
     in_partitions: Mapping[Location, Sequence[Finding]],
 ) -> list[Finding]:
     """The severe findings about log directories, with those about their partitions.
 
     Args:
         directories: all given log directories of a broker.
-        settings: of their topics, by the path of the directory.
         in_partitions: the severe findings about partitions, by the path of the directory.
     """
     clusters = {path: each.cluster for path, each in settings.items()}

@@ -15,7 +15,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -307,6 +307,10 @@ class Settings:
         yield _Properties(dynamic.get(EVERY_BROKER, {}), SettingSource.EVERY_BROKER)
         if self.broker is not None:
             yield _Properties(self.broker, SettingSource.FILE)
+
+
+DirectorySettings: TypeAlias = Mapping[Location, Settings]
+"""The settings of the topics of log directories, by the path of the directory."""
 
 
 class StartingKafka(NamedTuple):
