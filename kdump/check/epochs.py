@@ -54,7 +54,6 @@ class EpochCheck:
         """Compare ``leader-epoch-checkpoint`` with the epochs of the batches.
 
         Args:
-            end_offset: the end offset of its log.
             is_expected: whether the file must exist.
 
         Raises:

@@ -51,7 +51,6 @@ def encode(schema: MessageSchema, value: Mapping[str, Any], version: int) -> byt
     """Write one message.
 
     Args:
-        schema: of the message.
         value: fields by name, as :func:`~kdump.formats.message_decoder.decode` returns them;
             missing ones have their default.
         version: one that the schema knows.

@@ -80,7 +80,6 @@ def survey_segment(
     """Read and verify the batches of a segment.
 
     Args:
-        path: of its log.
         following: the next segment; None for the last.
 
     Returns:

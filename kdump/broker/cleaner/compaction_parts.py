@@ -111,7 +111,6 @@ class ScannedSegment(Struct, frozen=True):
     """One segment after its scan.
 
     Attributes:
-        path: its log.
         base_offset: from the name of the log.
         extents: all of its batches.
         txn_batches: its transactional and control batches.

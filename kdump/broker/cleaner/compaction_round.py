@@ -138,7 +138,6 @@ class Round(Struct, frozen=True):
     Attributes:
         log: the log before compaction.
         loaded: the partition as a broker loads it.
-        cleanable: the cleanable range.
         groups: groups of segments; each group is merged; none if there is nothing to compact.
         context: with which the partition was loaded.
     """

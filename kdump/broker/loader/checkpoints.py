@@ -46,7 +46,6 @@ def recovered_root(
     """The target state of the files in the root of ``directory``.
 
     Args:
-        directory: the log directory.
         outcomes: of the recovered partitions. If these are not all that a broker loads, or one was
             refused, the lines of the others stay unchanged, and the clean shutdown marker is
             removed; but a clean directory stays clean if none was refused: a clean shutdown closed

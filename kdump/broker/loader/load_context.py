@@ -116,7 +116,6 @@ def configured_context(
 
     Args:
         is_compacted: whether its topic is compacted; None if unknown.
-        is_replicated: whether to assume that the log is fully replicated.
 
     Raises:
         InvalidSettingError: a property of its topic has a value that Kafka does not take.

@@ -380,7 +380,6 @@ class BriefPartition(NamedTuple):
         missing: the configuration that it lacks.
         deleted_segments: how many segments are deleted.
         freed_bytes: the space that deleting them frees.
-        status: the exit status for it.
         changes: how many there are of each kind.
         needed_bytes: the space that they need before any is freed.
     """

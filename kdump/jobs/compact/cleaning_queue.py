@@ -45,7 +45,6 @@ class QueueRequest(Struct, frozen=True):
         directories: the log directories; those partitions need not be listed that
             :func:`may_be_compacted` rules out.
         selection: which partitions to explain; all logs of a broker have a place in its queue.
-        is_replicated: whether to assume that every log is fully replicated.
     """
 
     directories: Sequence[LogDirectory]

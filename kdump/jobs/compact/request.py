@@ -54,7 +54,6 @@ class CompactRequest(Struct, frozen=True):
     Attributes:
         all_compacted: whether to select exactly the topics that are known to be compacted.
         force: whether to compact topics that are known not to be compacted, too.
-        is_replicated: whether to assume that every log is fully replicated.
         twice: the partitions that are in two directories of a broker.
         largest_record_bytes: a log with larger records in compressed batches is left unchanged.
     """

@@ -137,7 +137,6 @@ def plan_copy(directory: LogDirectory, selection: PartitionSelection) -> CopyPla
 
     Args:
         directory: the source, with the selected partitions listed.
-        selection: which partitions.
 
     Raises:
         KdumpError: it is an unfinished copy itself.

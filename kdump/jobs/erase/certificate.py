@@ -77,7 +77,6 @@ class CertifiedDirectory(Struct, frozen=True):
     """A log directory in a certificate.
 
     Attributes:
-        directory: the log directory.
         runs: what was erased in it.
         searched_files: how many files were searched.
         searched_bytes: how many bytes they have.
@@ -128,7 +127,6 @@ def encode_certificate(
     """The certificate as JSON.
 
     Args:
-        directories: the log directories.
         named: the keys that were searched.
         fields: those that were looked for.
         undecoded_records: records of these topics that cannot be decoded, or only in part.

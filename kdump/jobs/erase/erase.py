@@ -102,9 +102,6 @@ class EraseRequest(Struct, frozen=True):
     """What to erase, and where.
 
     Attributes:
-        directories: the log directories.
-        selection: which partitions.
-        named: which records.
         twice: the partitions that are in two directories of a broker.
         largest_record_bytes: a log with larger records in compressed batches is left unchanged.
         mask: what masks the named records; None if they go.
@@ -173,7 +170,6 @@ class PartitionErasure(Struct, frozen=True):
     """What a partition loses.
 
     Attributes:
-        directory: its log directory.
         unchanged: why it was not read; None if it was.
         problem: why it is left unchanged although it was read; None if it is not.
         segments: all its segments.
@@ -240,7 +236,6 @@ class MatchJob(Struct, frozen=True):
     """Counts the named records in parts of logs.
 
     Attributes:
-        named: the records.
         mask: what masks the records; None if they go.
     """
 

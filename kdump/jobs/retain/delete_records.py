@@ -38,7 +38,6 @@ class DeleteRecordsRequest(Struct, frozen=True):
     Attributes:
         settings: of the topics of its broker.
         before: delete the records below this offset; -1 for the high watermark.
-        is_replicated: whether to assume that the log is fully replicated.
         twice: the partitions that are in two directories of the broker.
     """
 

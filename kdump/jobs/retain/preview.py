@@ -57,7 +57,6 @@ class UnlistedDirectory(Struct, frozen=True):
 
     Attributes:
         root: the directory; only the copies of the cluster's metadata are listed.
-        places: of its partitions.
         in_place: which of them are inside of it.
     """
 

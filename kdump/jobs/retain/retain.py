@@ -49,7 +49,6 @@ class RetainRequest(Struct, frozen=True):
     """What to delete.
 
     Attributes:
-        is_replicated: whether to assume that every log is fully replicated.
         free_bytes: how much to free, whatever retention says; None to apply retention.
     """
 

@@ -138,7 +138,6 @@ def delete_segments_split(
 
     Args:
         rule: which of its segments are deleted.
-        is_replicated: whether to assume that the log is fully replicated.
     """
     load = load_split(partition, directory, settings, now_ms=now_ms)
     high_watermark = (directory.checkpoints.high_watermarks or {}).get(partition.key)

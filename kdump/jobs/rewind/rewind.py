@@ -105,7 +105,6 @@ class RewoundReplica(Struct, frozen=True):
     """A replica, and what it becomes.
 
     Attributes:
-        directory: its log directory.
         key: the partition.
         log: what it becomes.
         cleaned_to: up to there the cleaner may have removed records; 0 if it has not.

@@ -95,7 +95,6 @@ class EarlierRunSplit(Split, frozen=True, kw_only=True):
     """A log that is longer than another replica.
 
     Attributes:
-        role: of the log.
         load: how to load it.
         ends: where shorter replicas end.
         topics: names by id, where these are needed.

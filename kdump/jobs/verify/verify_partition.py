@@ -93,7 +93,6 @@ class PartitionReport(Struct, frozen=True):
         verdict_kind: the same in one word.
         worst: the worst severity of its findings; None without findings.
         findings: the number of findings by code.
-        account: of its bytes.
         batches: the number of valid batches.
         records: in them; None if a compressed message set or a batch was not decoded.
         not_decoded: the number of batches with records over the limit.

@@ -72,7 +72,6 @@ class ReadTask(Struct, frozen=True):
     """The function that reads a table in Spark's workers.
 
     Attributes:
-        reader: of the table.
         filters: those that the splits were planned with.
         splits: of all tasks, each with what the driver sees there.
         reports: an accumulator of reports.

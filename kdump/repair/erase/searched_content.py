@@ -162,9 +162,6 @@ def decoded_messages(
     A message that holds the others compressed may have a key of its own, which no reader returns.
     So may bytes that follow the value of a message: they count as a value.
 
-    Args:
-        found: the set.
-
     Raises:
         OSError: reading fails.
     """

@@ -67,7 +67,6 @@ def ends_in_appended(
 
     Args:
         directory: of the log.
-        role: of the log.
         offset: where another replica ends.
         topics: names by id.
 

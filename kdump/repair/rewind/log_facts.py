@@ -160,7 +160,6 @@ def read_facts(
     Args:
         path: of its directory.
         key: the partition.
-        context: for loading it.
         moment: where it is to end.
 
     Raises:

@@ -93,7 +93,6 @@ def rewound(
 
     Args:
         path: of its directory.
-        context: for loading it.
         cut: no offset at or after it is kept; None to cut nothing.
         time_ms: records that are not later are counted.
         compared_from: the first offset that is compared with other replicas.
@@ -240,7 +239,6 @@ def with_appended(
     Args:
         directory: of the log.
         log: as it is so far.
-        context: for loading it.
         encode: the batches, by the end of the log, its latest leader epoch, and their time.
 
     Raises:

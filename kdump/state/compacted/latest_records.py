@@ -295,7 +295,6 @@ def last_of_each(
     """The distinct keys of the chosen records, and the last row of each.
 
     Args:
-        columns: the records.
         chosen: those with a key, of at least ``skipped_bytes``.
         skipped_bytes: at the beginning of each key, which are not compared.
     """
