@@ -23,6 +23,7 @@ from kdump.check.scope import PartitionScope
 from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.jobs.verify.verify_partition import (
+    OF_PARTITIONS,
     UNSETTLED,
     PartitionEvents,
     PartitionReport,
@@ -88,19 +89,6 @@ OF_SEGMENTS: Final = frozenset(
     }
 )
 """What the files of one closed segment say."""
-_OF_PARTITIONS: Final = frozenset(
-    {
-        invariants.OFFSET_GAP.code,
-        invariants.SEGMENT_GAP.code,
-        invariants.LEADER_EPOCH_ORDER.code,
-        invariants.PRODUCER_SEQUENCE_REPEAT.code,
-        invariants.PRODUCER_SEQUENCE_GAP.code,
-        invariants.TRANSACTION_INDEX_MISSING.code,
-        invariants.TRANSACTION_INDEX_MISMATCH.code,
-        invariants.SNAPSHOT_STATE.code,
-    }
-)
-"""What all closed segments say together, with a file that the finding names."""
 _OF_FILES: Final = frozenset(
     {
         invariants.SNAPSHOT_CHECKSUM.code,
@@ -233,7 +221,7 @@ class _Living:
         if finding.code in _OF_FILES:
             return before.has_kept_file(name, after)
         base_offset = _base_offset(finding)
-        if finding.code in _OF_PARTITIONS:
+        if finding.code in OF_PARTITIONS:
             is_file = base_offset is not None and base_offset != before.last_base_offset
             is_kept = not is_file or before.has_kept_file(name, after) or _is_missing(finding)
             return is_kept and before.has_kept_all(after)
@@ -264,7 +252,7 @@ def _can_be_judged(finding: Finding, glimpse: Glimpse) -> bool:
         return True
     if finding.code in OF_SEGMENTS:
         return base_offset != last
-    if finding.code in _OF_PARTITIONS:
+    if finding.code in OF_PARTITIONS:
         return base_offset is None or last is None or base_offset < last
     return False
 

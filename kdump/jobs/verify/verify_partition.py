@@ -62,7 +62,7 @@ UNSETTLED: Final = "unsettled"
 PARTLY_READ: Final = "partly-read"
 """The word for a partition with segments that were left out."""
 
-NEEDS_ALL_DATA: Final = frozenset(
+OF_PARTITIONS: Final = frozenset(
     {
         invariants.OFFSET_GAP.code,
         invariants.SEGMENT_GAP.code,
@@ -72,6 +72,11 @@ NEEDS_ALL_DATA: Final = frozenset(
         invariants.TRANSACTION_INDEX_MISSING.code,
         invariants.TRANSACTION_INDEX_MISMATCH.code,
         invariants.SNAPSHOT_STATE.code,
+    }
+)
+"""What all closed segments say together, with a file that the finding names."""
+NEEDS_ALL_DATA: Final = OF_PARTITIONS | frozenset(
+    {
         invariants.SNAPSHOT_STRAY.code,
         invariants.SNAPSHOT_MISSING.code,
         invariants.EPOCHS_MISSING.code,
