@@ -42,6 +42,10 @@ class Node:
     def run(self, args: Sequence[str | Path]) -> int:
         return run_kdump([*map(str, args)], self.path).exit_status
 
+    def drain(self, undo: str) -> list[str | Path]:
+        """The command that moves everything to the other disk."""
+        return ["move", "--drain", self.path / "d1", "--to", self.path / "d2", undo]
+
     def disks(self) -> list[dict[str, bytes]]:
         return [seen_by_broker(self.path / name) for name in ("d1", "d2")]
 
@@ -70,14 +74,7 @@ def test_a_killed_move_is_finished_by_the_next(
     quick_path: Path, killable: KillableKdump, undo: str, is_each_kind: bool
 ) -> None:
     node = Node(quick_path)
-    command: list[str | Path] = [
-        "move",
-        "--drain",
-        node.path / "d1",
-        "--to",
-        node.path / "d2",
-        undo,
-    ]
+    command = node.drain(undo)
     kinds = kinds_of_changes(lambda: node.run(command))
     moved = node.disks()
 
@@ -96,14 +93,7 @@ def test_a_killed_move_is_undone(
 ) -> None:
     node = Node(quick_path)
     original = node.disks()
-    command: list[str | Path] = [
-        "move",
-        "--drain",
-        node.path / "d1",
-        "--to",
-        node.path / "d2",
-        "--undo",
-    ]
+    command = node.drain("--undo")
     kinds = kinds_of_changes(lambda: node.run(command))
 
     for at in moments_of_kinds(kinds, is_each_kind=is_each_kind):
@@ -123,14 +113,7 @@ def test_a_killed_undo_of_a_move_loses_nothing(
 ) -> None:
     node = Node(quick_path)
     original = node.disks()
-    command: list[str | Path] = [
-        "move",
-        "--drain",
-        node.path / "d1",
-        "--to",
-        node.path / "d2",
-        "--undo",
-    ]
+    command = node.drain("--undo")
     node.run(command)
     moments = set[int]()
     for name in ("d1", "d2"):
