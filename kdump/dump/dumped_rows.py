@@ -431,31 +431,5 @@ ROWS_OF: Final[dict[DumpKind, tuple[RowType, ...]]] = {
     ),
 }
 """The rows of each kind of file."""
-ANSWERS: Final = (
-    JsonAnswer(
-        "dump-segment",
-        (
-            RECORD_BATCH,
-            MESSAGE_SET,
-            BATCH_RECORD,
-            MESSAGE_SET_RECORD,
-            KAFKA_0_7_RECORD,
-            KAFKA_0_7_MESSAGE,
-            SKIPPED_BYTES,
-            TRAILING_BYTES,
-            DAMAGED_RECORDS,
-            OFFSET_INDEX_ENTRY,
-            TIME_INDEX_ENTRY,
-            INDEX_PADDING,
-            ABORTED_TRANSACTION,
-            PRODUCER_SNAPSHOT,
-            PRODUCER_SNAPSHOT_ENTRY,
-            CHECKPOINT_ENTRY,
-            LEADER_EPOCH,
-            TOPIC_ID_FILE,
-            META_PROPERTIES_FILE,
-            QUORUM_STATE_FILE,
-            CLEAN_SHUTDOWN_FILE,
-        ),
-    ),
-)
+_NAMED: Final = {each.name or each.type: each for rows in ROWS_OF.values() for each in rows}
+ANSWERS: Final = (JsonAnswer("dump-segment", tuple(_NAMED.values())),)
