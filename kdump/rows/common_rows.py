@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -105,6 +105,20 @@ DIRECTORY_FIELDS: Final = (
     Field("partition", INT.or_null, "Likewise."),
 )
 """The directory of a partition."""
+
+
+def directory_values(log_dir: object, name: str, key: tuple[str, int] | None) -> dict[str, Any]:
+    """The values of :data:`DIRECTORY_FIELDS`.
+
+    Args:
+        log_dir: its path.
+        name: of the directory in it.
+        key: the partition; None if the directory is not named after one.
+    """
+    topic, partition = key or (None, None)
+    return {"log_dir": str(log_dir), "directory": name, "topic": topic, "partition": partition}
+
+
 CHANGE_FIELDS: Final = (
     Field("lost_bytes", SIZE, "Bytes that are removed; undo data keeps them."),
     Field("needed_bytes", SIZE, "Free space that the changes need while they are made."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.brief import BriefList
 from kdump.cli.output.events import Event, Printer
+from kdump.rows.common_rows import directory_values
 from kdump.rows.row_type import INT, INTEGER, TEXT, Field, RowType
 from kdump.words import counted, shell_command
 
@@ -54,12 +55,9 @@ def at_risk_summary(others: Sequence[LogAtRisk], log_dirs: Sequence[object]) -> 
 
 
 def _row(each: LogAtRisk) -> Row:
-    key = each.partition.key
+    path = each.partition.path
     return {
-        "log_dir": str(each.partition.path.parent),
-        "directory": each.partition.path.name,
-        "topic": key.topic,
-        "partition": key.partition,
+        **directory_values(path.parent, path.name, each.partition.key),
         "log_end_offset": each.end_offset,
         "next_start_end_offset": each.truncated_to,
         "next_start_why": each.why,

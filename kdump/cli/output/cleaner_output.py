@@ -18,6 +18,7 @@ from kdump.jobs.compact.cleaning_queue import CleaningQueue, CleaningState, Queu
 from kdump.jobs.loading.verdict_words import TWICE
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.lock_holders import in_use_by
+from kdump.rows.common_rows import directory_values
 from kdump.state.metadata.config_keys import (
     MAX_COMPACTION_LAG_MS,
     MIN_CLEANABLE_DIRTY_RATIO,
@@ -304,10 +305,7 @@ def _partition_row(queue: CleaningQueue, each: QueuedPartition) -> dict[str, Any
     topic = each.topic
     return {
         "node_id": None if queue.broker is None else queue.broker[1],
-        "log_dir": str(each.directory.path),
-        "directory": each.partition.path.name,
-        "topic": each.key.topic,
-        "partition": each.key.partition,
+        **directory_values(each.directory.path, each.partition.path.name, each.key),
         "state": each.state.value,
         "turn": each.position,
         **_view_row(each.view),

@@ -13,6 +13,7 @@ from kdump.cli.output.recovery_rows import refusal_row
 from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_arguments import DeletionArguments
 from kdump.errors import ExitStatus
+from kdump.rows.common_rows import directory_values
 from kdump.words import counted, undo_command
 
 if TYPE_CHECKING:
@@ -225,13 +226,10 @@ def _problem_sentence(result: PartitionCompaction) -> str:
 
 def _partition_row(result: PartitionCompaction) -> dict[str, Any]:
     partition = result.partition
-    topic, number = partition.topic_partition or (None, None)
+    path, key = partition.path, partition.topic_partition
     groups = () if result.compacted is None else result.compacted.groups
     return {
-        "log_dir": str(partition.path.parent),
-        "directory": partition.path.name,
-        "topic": topic,
-        "partition": number,
+        **directory_values(path.parent, path.name, key),
         "left_because": None if result.unchanged is None else result.unchanged.value,
         "refusals": [] if result.problem is None else [_problem_row(result.problem)],
         "unknown_properties": list(result.unknown),

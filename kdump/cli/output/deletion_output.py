@@ -28,6 +28,7 @@ from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.retain.old_segments import DirectoryDeletion, PartitionDeletion, SegmentDecision
 from kdump.jobs.writing.execution import PlanResult
 from kdump.repair.verdict.verdict import VerdictKind
+from kdump.rows.common_rows import directory_values
 from kdump.state.metadata.config_keys import (
     CLEANUP_POLICY,
     REMOTE_STORAGE_ENABLE,
@@ -240,13 +241,11 @@ def _freed_bytes(results: Sequence[DirectoryDeletion]) -> int:
 
 def partition_row(result: PartitionDeletion) -> dict[str, Any]:
     """Return the row of a partition, for programs."""
-    topic, number = result.topic_partition
     log, settings = result.log, result.settings
     return {
-        "log_dir": str(result.directory.path),
-        "directory": result.partition.path.name,
-        "topic": topic,
-        "partition": number,
+        **directory_values(
+            result.directory.path, result.partition.path.name, result.topic_partition
+        ),
         "left_because": _why_refused(result)
         or (result.unchanged.value if result.unchanged else None),
         "cleanup_policy": _policies(settings) if settings.is_policy_known else None,

@@ -17,6 +17,7 @@ from kdump.repair.erase.erased_list import FILE_NAME
 from kdump.repair.erase.erased_log import MatchedAmount
 from kdump.repair.erase.key_search import FoundKeys
 from kdump.repair.verdict.verdict import Verdict, VerdictKind
+from kdump.rows.common_rows import directory_values
 from kdump.words import counted, discard_command, shell_command
 
 if TYPE_CHECKING:
@@ -51,10 +52,7 @@ class ErasureReport:
         if why is not None:
             self.unchanged.take(path, why)
         row = {
-            "log_dir": str(found.directory.path),
-            "directory": path.name,
-            "topic": found.key.topic,
-            "partition": found.key.partition,
+            **directory_values(found.directory.path, path.name, found.key),
             "left_because": why,
             **asdict(found.amount),
             "segments": [

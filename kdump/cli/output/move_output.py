@@ -14,7 +14,7 @@ from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import Operations
 from kdump.errors import ExitStatus
 from kdump.formats.names import PartitionState, parse_partition_directory_name
-from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY
+from kdump.rows.common_rows import INTERRUPTED, PLANNED_DIRECTORY, directory_values
 from kdump.rows.row_type import COUNT, FLAG, INT, SIZE, TEXT, Field, JsonAnswer, RowType, list_of
 from kdump.words import counted, undo_command
 
@@ -191,12 +191,8 @@ def _line(planned: PlannedMove) -> str:
 
 def _row(planned: PlannedMove, why: str | None) -> dict[str, Any]:
     move = planned.move
-    topic, number = move.partition.topic_partition or (None, None)
     return {
-        "log_dir": str(move.source.path),
-        "directory": move.name,
-        "topic": topic,
-        "partition": number,
+        **directory_values(move.source.path, move.name, move.partition.topic_partition),
         "target": str(move.target.path),
         "size_bytes": move.partition.total_bytes,
         "is_copied": planned.is_copied,

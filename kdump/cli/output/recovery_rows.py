@@ -16,6 +16,7 @@ from kdump.rows.common_rows import (
     PARTITION_OFFSET,
     REFUSAL,
     ROOT_OPERATIONS,
+    directory_values,
 )
 from kdump.rows.row_type import (
     COUNT,
@@ -238,13 +239,9 @@ ANSWERS: Final = (
 def partition_row(result: PartitionRecovery) -> dict[str, Any]:
     """Return the row of a partition."""
     partition = result.partition
-    topic, number = partition.topic_partition or (None, None)
-    words = result.verdict
+    path, words = partition.path, result.verdict
     return {
-        "log_dir": str(partition.path.parent),
-        "directory": partition.path.name,
-        "topic": topic,
-        "partition": number,
+        **directory_values(path.parent, path.name, partition.topic_partition),
         "verdict_kind": words.kind,
         "verdict": words.sentence,
         "left_because": None if result.unchanged is None else result.unchanged.value,

@@ -31,6 +31,7 @@ from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.writing.large_content import LargeContent
 from kdump.log.directory import directory_kind, read_log_directory, read_lone_partition
 from kdump.phases import phase
+from kdump.rows.common_rows import directory_values
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -243,12 +244,8 @@ def _base_offsets(named: Iterable[NamedPath]) -> dict[str, tuple[int, ...] | Non
 def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
     partition, outcome = result.target.partition, result.outcome
     path = partition.path
-    topic, number = partition.topic_partition or (None, None)
     row: dict[str, Any] = {
-        "log_dir": str(result.target.directory.path),
-        "directory": path.name,
-        "topic": topic,
-        "partition": number,
+        **directory_values(result.target.directory.path, path.name, partition.topic_partition),
         "refusals": [],
         "leftovers": [],
         "forgotten_producers": [],

@@ -12,6 +12,7 @@ from kdump.jobs.listing.partition_facts import bounds_fields, loaded_or_reported
 from kdump.jobs.problems.found_problems import ProblemReporter
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
+from kdump.rows.common_rows import directory_values
 from kdump.rows.row_type import (
     BYTES,
     COUNT,
@@ -187,13 +188,11 @@ def partition_row(
         problems: takes what cannot be read.
     """
     loaded = loaded_or_reported(partition, problems)
-    topic, number = partition.topic_partition or (None, None)
+    path = partition.path
+    log_dir = log_directory.path if log_directory else path.parent
     return {
         "type": "partition",
-        "log_dir": str(log_directory.path if log_directory else partition.path.parent),
-        "directory": partition.path.name,
-        "topic": topic,
-        "partition": number,
+        **directory_values(log_dir, path.name, partition.topic_partition),
         "state": partition.state.name.lower(),
         "segments": len((loaded or partition).segments),
         "log_bytes": (loaded or partition).log_bytes,

@@ -31,6 +31,7 @@ from kdump.log.broker import by_broker
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.lock_holders import ReadAs
 from kdump.processes.worker_pool import usable_cpus
+from kdump.rows.common_rows import directory_values
 from kdump.size_groups import size_groups
 from kdump.state.metadata.settings import read_settings
 from kdump.storage.location import Location
@@ -115,16 +116,10 @@ class FindingsReader(Struct, frozen=True):
         checked = job.check_whole([each for _, each in split.partitions])
         for (log_dir, each), events in zip(split.partitions, checked, strict=True):
             partition = each.scope.partition
-            topic, number = partition.topic_partition or (None, None)
+            row = directory_values(log_dir, partition.path.name, partition.topic_partition)
             for event in events:
                 if isinstance(event, Finding):
-                    yield {
-                        "log_dir": log_dir,
-                        "directory": partition.path.name,
-                        "topic": topic,
-                        "partition": number,
-                        **finding_row(event),
-                    }
+                    yield {**row, **finding_row(event)}
 
 
 _TASKS_PER_CPU: Final = 4

@@ -32,6 +32,7 @@ from kdump.log.living import while_it_changes
 from kdump.log.lock_holders import is_in_use_around
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
+from kdump.rows.common_rows import directory_values
 from kdump.state.metadata.settings import Settings
 from kdump.state.transactions.living_producers import living_producers
 from kdump.state.transactions.markers import InvalidMarker
@@ -89,15 +90,13 @@ def _segment_rows(each: Listed, filters: PushedFilters) -> Iterator[Row]:
     if partition is None:
         return
     around = each.log_directory
-    topic, number = partition.topic_partition or (None, None)
+    log_dir = around.path if around else partition.path.parent
+    row = directory_values(log_dir, partition.path.name, partition.topic_partition)
     remote = remote_part(each.partition)
     for segment, following in partition.with_following():
         if filters.offsets.has(segment.base_offset):
             yield {
-                "log_dir": str(around.path if around else partition.path.parent),
-                "directory": partition.path.name,
-                "topic": topic,
-                "partition": number,
+                **row,
                 "state": partition.state.name.lower(),
                 "path": str(partition.segment_path(segment, segment.log_kind)),
                 "base_offset": segment.base_offset,
@@ -138,13 +137,10 @@ def _producer_rows(each: Listed, _filters: PushedFilters) -> Iterator[Row]:
     producers = _loaded_producers(partition, around)
     if producers is None:
         producers = _living_producers(partition)
-    topic, number = partition.topic_partition
+    row = directory_values(around.path, partition.path.name, partition.topic_partition)
     for entry in sorted(producers, key=lambda entry: entry.producer_id):
         yield {
-            "log_dir": str(around.path),
-            "directory": partition.path.name,
-            "topic": topic,
-            "partition": number,
+            **row,
             "producer_id": entry.producer_id,
             "producer_epoch": _known(entry.epoch),
             "coordinator_epoch": _known(entry.coordinator_epoch),

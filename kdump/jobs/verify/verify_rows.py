@@ -11,6 +11,7 @@ from kdump.rows.common_rows import (
     KAFKA,
     OPERATION,
     PLANNED_DIRECTORY,
+    directory_values,
 )
 from kdump.rows.row_type import (
     COUNT,
@@ -155,12 +156,9 @@ ANSWERS: Final = (
 
 def partition_row(report: PartitionReport) -> dict[str, Any]:
     """Return the row of a partition, for programs."""
-    topic, number = report.partition.topic_partition or (None, None)
+    partition = report.partition
     return {
-        "log_dir": report.log_dir,
-        "directory": report.partition.path.name,
-        "topic": topic,
-        "partition": number,
+        **directory_values(report.log_dir, partition.path.name, partition.topic_partition),
         "verdict": report.verdict,
         "verdict_kind": report.verdict_kind,
         "worst": None if report.worst is None else report.worst.label,
