@@ -1,14 +1,21 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
+import tty
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, TextIO
 
 import pytest
 
+from builders.in_process import sent_to_terminal
 from kdump import phases
-from kdump.cli.output import progress_bar
+from kdump.cli.output import progress_bar, streams
 from kdump.cli.output.progress_bar import Bar, Display, Lines, open_progress
+from kdump.cli.output.streams import OutputKind
 from kdump.phases import phase
 from kdump.scan.source import read_at
 from kdump.storage.local_disk import local
@@ -192,16 +199,111 @@ def test_a_bar_is_cleared_for_output_and_returns_on_a_line_of_its_own(
     with phase("verifying"):
         clock.now += 2
         display.tick()
-        display.begin_write(to_terminal=True)
+        display.begin_write(OutputKind.TERMINAL)
         assert on_screen(terminal) == ""
-        display.end_write(ends_line=False)
+        display.end_write(OutputKind.TERMINAL, ends_line=False)
         clock.now += 2
         display.tick()
         assert on_screen(terminal) == ""
-        display.begin_write(to_terminal=True)
-        display.end_write(ends_line=True)
+        display.begin_write(OutputKind.TERMINAL)
+        display.end_write(OutputKind.TERMINAL, ends_line=True)
         display.tick()
         assert "verifying" in on_screen(terminal)
+
+
+@dataclass(frozen=True)
+class Piped:
+    """Standard output that another program reads."""
+
+    out: TextIO
+    reader: int
+
+    def print_row(self) -> None:
+        self.out.write("a row\n")
+        self.out.flush()
+        assert os.read(self.reader, 100) == b"a row\n"
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Piped]:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb"), os.fdopen(writer, "wb"), monkeypatch.context() as context:
+        context.setattr(streams, "_OUTPUT", writer)
+        context.setattr(sys, "stdout", sys.stdout)
+        context.setattr(sys, "stderr", sys.stderr)
+        streams.open_standard_streams()
+        yield Piped(sys.stdout, reader)
+
+
+@pytest.fixture
+def watching_bar(bar: tuple[Bar, Clock]) -> Iterator[tuple[Bar, Clock]]:
+    """Return a bar that makes room for output."""
+    streams.watch(bar[0])
+    yield bar
+    streams.watch(None)
+
+
+def test_a_bar_is_cleared_before_a_row_goes_to_a_pipe(
+    watching_bar: tuple[Bar, Clock], terminal: Terminal, pipe: Piped
+) -> None:
+    display, clock = watching_bar
+    with phase("searching"):
+        clock.now += 2
+        display.tick()
+        pipe.print_row()
+        assert on_screen(terminal) == ""
+
+
+def test_a_bar_returns_when_the_reader_of_a_pipe_had_time_to_write(
+    watching_bar: tuple[Bar, Clock], terminal: Terminal, pipe: Piped
+) -> None:
+    display, clock = watching_bar
+    with phase("searching"):
+        clock.now += 2
+        pipe.print_row()
+        display.tick()
+        assert on_screen(terminal) == ""
+        clock.now += progress_bar.BAR_AFTER_SECONDS
+        display.tick()
+        assert "searching" in on_screen(terminal)
+
+
+def test_a_bar_that_was_asked_for_is_drawn_between_the_rows_of_a_pipe(
+    terminal: Terminal, pipe: Piped
+) -> None:
+    clock = Clock()
+    display = Bar(terminal, clock, is_wanted=True)
+    streams.watch(display)
+    with phase("searching"):
+        clock.now += 2
+        pipe.print_row()
+        streams.watch(None)
+        display.tick()
+        assert "searching" in on_screen(terminal)
+
+
+def test_a_bar_stays_while_rows_go_to_a_file(bar: tuple[Bar, Clock], terminal: Terminal) -> None:
+    display, clock = bar
+    with phase("searching"):
+        clock.now += 2
+        display.tick()
+        display.begin_write(OutputKind.ELSEWHERE)
+        display.end_write(OutputKind.ELSEWHERE, ends_line=True)
+        assert "searching" in on_screen(terminal)
+
+
+def test_no_bar_is_drawn_over_a_program_that_has_the_whole_terminal() -> None:
+    def draw(device: IO[bytes]) -> None:
+        clock = Clock()
+        with os.fdopen(os.dup(device.fileno()), "w") as screen, phase("searching"):
+            display = Bar(screen, clock)
+            clock.now += 2
+            display.tick()
+            tty.setcbreak(screen)
+            clock.now += 2
+            display.tick()
+
+    assert sent_to_terminal(draw).count(b"searching") == 1
 
 
 @pytest.mark.parametrize(

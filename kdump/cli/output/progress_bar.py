@@ -11,6 +11,7 @@ import contextlib
 import io
 import signal
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from typing import Final, TextIO
 
 from kdump import phases
 from kdump.cli.output import streams
+from kdump.cli.output.streams import OutputKind
 from kdump.cli.output.terminal import terminal_columns
 from kdump.cli.output.value_text import escape_controls, format_bytes
 from kdump.engine.progress import Silent
@@ -34,6 +36,7 @@ _ELAPSED_AFTER_SECONDS: Final = 2.0
 _TIMER_SECONDS: Final = 0.2
 _BAR_COLUMNS: Final = 20
 _FEWEST_COLUMNS: Final = 40
+_LOCAL_FLAGS: Final = 3
 _CLEAR: Final = "\r\x1b[2K"
 
 
@@ -47,7 +50,7 @@ def open_progress(wanted: bool | None, stream: TextIO | None = None) -> Display:
     """
     stream = sys.stderr if stream is None else stream
     if stream.isatty() and wanted is not False:
-        return Bar(stream)
+        return Bar(stream, is_wanted=wanted is True)
     return Lines(stream) if wanted else Display()
 
 
@@ -57,10 +60,10 @@ class Display(Silent):
     def idle(self) -> None:
         """Clear the terminal: the command is done."""
 
-    def begin_write(self, *, to_terminal: bool) -> None:
+    def begin_write(self, to: OutputKind) -> None:
         """Make room for output, and pause until :meth:`end_write`."""
 
-    def end_write(self, *, ends_line: bool) -> None:
+    def end_write(self, to: OutputKind, *, ends_line: bool) -> None:
         """Resume after output; the display returns on a line of its own."""
 
 
@@ -99,10 +102,10 @@ class _Meter(Display):
     def end(self) -> None:
         self._is_job = False
 
-    def begin_write(self, *, to_terminal: bool) -> None:
+    def begin_write(self, to: OutputKind) -> None:
         self._is_paused = True
 
-    def end_write(self, *, ends_line: bool) -> None:
+    def end_write(self, to: OutputKind, *, ends_line: bool) -> None:
         self._is_paused = not ends_line
 
     def tick(self) -> None:
@@ -184,17 +187,33 @@ class Bar(_Meter):
     Drawing imports nothing: the timer may interrupt an import.
     """
 
-    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, stream: TextIO, clock: Clock = time.monotonic, *, is_wanted: bool = False
+    ) -> None:
+        """Show nothing yet.
+
+        Args:
+            stream: the terminal.
+            clock: the time in seconds.
+            is_wanted: whether to draw also while lines go to a pipe.
+        """
         super().__init__(stream, clock, BAR_AFTER_SECONDS, BAR_EVERY_SECONDS)
+        self._is_wanted = is_wanted
         self._is_drawn = False
 
     def idle(self) -> None:
         self._clear()
 
-    def begin_write(self, *, to_terminal: bool) -> None:
-        super().begin_write(to_terminal=to_terminal)
-        if to_terminal:
+    def begin_write(self, to: OutputKind) -> None:
+        super().begin_write(to)
+        if to is not OutputKind.ELSEWHERE:
             self._clear()
+
+    def end_write(self, to: OutputKind, *, ends_line: bool) -> None:
+        super().end_write(to, ends_line=ends_line)
+        if to is OutputKind.PIPE and not self._is_wanted:
+            # The reader of the pipe needs a moment to write its lines.
+            self._due = self._clock() + BAR_AFTER_SECONDS
 
     def _clear(self) -> None:
         if self._is_drawn:
@@ -203,10 +222,21 @@ class Bar(_Meter):
             self._stream.flush()
 
     def _draw(self, text: str) -> None:
+        if _is_taken(self._stream):
+            return
         columns = max(_FEWEST_COLUMNS, terminal_columns(self._stream) or 0) - 1
         self._is_drawn = True
         self._stream.write(_CLEAR + f"{_bar(self._fraction())} {text}"[:columns])
         self._stream.flush()
+
+
+def _is_taken(stream: TextIO) -> bool:
+    """Whether another program, such as ``less``, shows something on the whole terminal."""
+    try:
+        flags: int = termios.tcgetattr(stream.fileno())[_LOCAL_FLAGS]
+    except (OSError, ValueError, termios.error):
+        return False
+    return not flags & termios.ICANON
 
 
 def _bar(fraction: float | None) -> str:

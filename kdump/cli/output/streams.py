@@ -7,9 +7,11 @@ and never ends a running command.
 
 from __future__ import annotations
 
+import enum
 import errno
 import io
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,12 +27,21 @@ class OutputError(KdumpError):
     """Standard output cannot be written."""
 
 
+class OutputKind(enum.Enum):
+    """Where the output of a standard stream appears."""
+
+    TERMINAL = enum.auto()
+    PIPE = enum.auto()
+    """Another program reads it, and may show it on the same terminal at any time."""
+    ELSEWHERE = enum.auto()
+
+
 class WriteWatcher(Protocol):
     """A listener to everything written, so that it can draw on the same terminal."""
 
-    def begin_write(self, *, to_terminal: bool) -> None: ...
+    def begin_write(self, to: OutputKind) -> None: ...
 
-    def end_write(self, *, ends_line: bool) -> None: ...
+    def end_write(self, to: OutputKind, *, ends_line: bool) -> None: ...
 
 
 _watcher: WriteWatcher | None = None
@@ -47,11 +58,24 @@ def _watched(stream: io.FileIO, data: Any) -> Iterator[None]:
     if _watcher is None:
         yield
         return
-    _watcher.begin_write(to_terminal=stream.isatty())
+    to = _output_kind(stream)
+    _watcher.begin_write(to)
     try:
         yield
     finally:
-        _watcher.end_write(ends_line=not stream.isatty() or bytes(data[-1:]) == b"\n")
+        ends_line = to is not OutputKind.TERMINAL or bytes(data[-1:]) == b"\n"
+        _watcher.end_write(to, ends_line=ends_line)
+
+
+def _output_kind(stream: io.FileIO) -> OutputKind:
+    if stream.isatty():
+        return OutputKind.TERMINAL
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except OSError:
+        return OutputKind.ELSEWHERE
+    is_pipe = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+    return OutputKind.PIPE if is_pipe else OutputKind.ELSEWHERE
 
 
 def open_standard_streams() -> None:
