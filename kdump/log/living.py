@@ -59,12 +59,14 @@ class Glimpse(Struct, frozen=True):
         files: the state of each file.
         replaced: base offsets of the segments that the cleaner is putting into place.
         removed: base offsets of the files that wait to be deleted.
+        leftover_count: how many files the broker has not finished, or has put aside.
     """
 
     partition: Partition
     files: Mapping[str, FileStamp]
     replaced: frozenset[int]
     removed: frozenset[int]
+    leftover_count: int
 
     @property
     def last_base_offset(self) -> int | None:
@@ -144,6 +146,7 @@ def _glimpse(partition: Partition, read: Callable[..., Partition]) -> Glimpse | 
         files,
         frozenset(each.offset for each in parsed if each.stage is FileStage.SWAP),
         frozenset(each.offset for each in parsed if each.stage is FileStage.DELETED),
+        len(found.leftovers),
     )
 
 

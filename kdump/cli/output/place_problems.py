@@ -56,8 +56,11 @@ def report_holders() -> None:
         write_notice(f"{log_dir}: {what}")
     for log_dir, known in read_as_living().items():
         why = "read as in use (--live)" if known is None else f"in use by {known}"
-        what = f"{why}: the end of each log, and what a broker would do at a start, are not judged"
-        write_notice(f"{log_dir}: {what}")
+        what = "the end of each log, leftover files, and what a broker would do at a start"
+        line = f"{log_dir}: {why}: {what}, are not judged"
+        if known is None:
+            line += "; no process of this machine has locked it: without --live they are judged"
+        write_notice(line)
 
 
 def report_requests() -> None:

@@ -137,7 +137,7 @@ def _values(summary: VerifySummary, now_ms: int) -> Iterable[tuple[str, str, flo
     yield "segments_checked", "Segments that were read to their end.", summary.segments
     yield "checked_bytes", "Bytes that were read.", read_bytes
     yield "damaged_bytes", "Damaged bytes in what was read.", summary.account.damaged_bytes
-    yield "unsettled_partitions", "Partitions that a broker kept changing.", summary.unsettled
+    yield "unsettled_partitions", "Partitions not judged as a whole.", summary.unsettled
     if coverage is None:
         return
     yield "segments", "Segments that there are.", coverage.segments

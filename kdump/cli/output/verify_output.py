@@ -148,8 +148,8 @@ def summary_lines(
     if summary.unsettled:
         partitions = counted(summary.unsettled, "partition")
         yield (
-            f"{partitions} not judged as a whole: a broker kept changing files, or is replacing"
-            " segments; run verify again"
+            f"{partitions} not judged as a whole: files kept changing, or segments are being"
+            " replaced; run verify again, without --live if no broker uses the directory"
         )
     if summary.coverage is not None:
         yield from coverage_lines(summary.coverage)

@@ -154,7 +154,8 @@ class VerifySummary(Struct, frozen=True):
         seconds: how long it took.
         is_unreadable: whether something could not be read.
         kafkas: which Kafka will start on the log directories.
-        unsettled: how many partitions a broker kept changing, so that not all was judged.
+        unsettled: how many partitions kept changing, or have leftover files, so that not all was
+            judged.
         coverage: how much was read, if that was to be a part of the data.
     """
 

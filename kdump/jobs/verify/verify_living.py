@@ -36,6 +36,7 @@ from kdump.log.living import Glimpse, SegmentStamps, glimpse_of, is_unreadable
 from kdump.log.segment import Segment
 from kdump.log.settled_listing import ATTEMPTS
 from kdump.storage.local_disk import local
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
 NOT_JUDGED: Final = "not-judged"
 GONE: Final = "gone"
 _SENTENCES: Final = {
-    NOT_JUDGED: "what a starting broker would do is not judged: a broker is using it",
+    NOT_JUDGED: "what a starting broker would do is not judged: it is read as in use",
     UNSETTLED: (
-        "a broker kept changing it: some of its files, and what a starting broker would do, are"
-        " not judged"
+        "it kept changing while it was read: some of its files, and what a starting broker would"
+        " do, are not judged"
     ),
     GONE: "it was deleted or renamed before it was read",
 }
@@ -160,6 +161,7 @@ class _Living:
         before = glimpse_of(self.scope.partition)
         kept: list[Finding] = []
         report, kind = _empty_report(self.scope), GONE
+        leftovers = 0
         for _ in range(ATTEMPTS):
             if before is None:
                 break
@@ -168,6 +170,7 @@ class _Living:
             if after is None:
                 kept, report, kind = [], _empty_report(self.scope), GONE
                 break
+            leftovers = 0 if before.files != after.files else after.leftover_count
             wanted = [each for each in found if _can_be_judged(each, before)]
             kept = [each for each in wanted if self._is_kept(each, before, after)]
             kind = NOT_JUDGED if len(kept) == len(wanted) else UNSETTLED
@@ -186,7 +189,7 @@ class _Living:
                 if before.has_kept_segment(key[0].base_offset, after)
             }
             before = after
-        return *kept, _report(report, kept, kind)
+        return *kept, _report(report, kept, kind, leftovers)
 
     def _checked(
         self, glimpse: Glimpse
@@ -229,6 +232,18 @@ class _Living:
         if base_offset == before.last_base_offset:
             return finding in self.doubted
         return before.has_kept_segment(base_offset, after)
+
+
+def _sentence(kind: str, leftovers: int) -> str:
+    if not leftovers or kind == GONE:
+        return _SENTENCES[kind]
+    files = f"{counted(leftovers, 'leftover file')} (.cleaned, .swap, .deleted)"
+    if kind == UNSETTLED:
+        return (
+            f"nothing changed while it was read, but it has {files}: they, some other files, and"
+            " what a starting broker would do are not judged"
+        )
+    return f"{files} and {_SENTENCES[kind].replace(' is not', ' are not', 1)}"
 
 
 def _is_missing(finding: Finding) -> bool:
@@ -313,12 +328,18 @@ def _empty_report(scope: PartitionScope) -> PartitionReport:
     )
 
 
-def _report(report: PartitionReport, kept: Sequence[Finding], kind: str) -> PartitionReport:
-    """The report, as far as it is about what was judged."""
+def _report(
+    report: PartitionReport, kept: Sequence[Finding], kind: str, leftovers: int = 0
+) -> PartitionReport:
+    """The report, as far as it is about what was judged.
+
+    Args:
+        leftovers: how many leftover files there are, if nothing changed while it was read.
+    """
     is_damaged = any(each.severity.is_damage for each in kept)
     return replace(
         report,
-        verdict=_SENTENCES[kind],
+        verdict=_sentence(kind, leftovers),
         verdict_kind=kind,
         worst=max((each.severity for each in kept), default=None),
         findings=dict(Counter(each.code for each in kept)),

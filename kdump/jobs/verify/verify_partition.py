@@ -58,7 +58,7 @@ _INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACT
 
 
 UNSETTLED: Final = "unsettled"
-"""The word for a partition that a broker kept changing while it was read."""
+"""The word for a partition that kept changing while it was read, or has leftover files."""
 PARTLY_READ: Final = "partly-read"
 """The word for a partition with segments that were left out."""
 
