@@ -95,6 +95,19 @@ def test_files_are_in_directories_by_topic_and_partition(log_dir: Path, tmp_path
     assert not {"topic", "partition", "headers"} & set(rows[0])
 
 
+def test_rows_have_the_path_as_it_was_named_and_the_manifest_has_it_absolute(
+    log_dir: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    args = ("--output", "jsonl", log_dir.relative_to(tmp_path))
+    expected = ["logs/empty-0", "logs/orders-0", "logs/orders-1"]
+    for _ in range(2):
+        *rows, _ = objects(export(out, *args).stdout)
+        assert [row["path"] for row in rows] == expected
+    sources = [each["source"]["path"] for each in manifest_of(out)["partitions"]]
+    assert sources == [str(tmp_path / path) for path in expected]
+
+
 def test_the_flat_layout_has_topic_and_partition_as_columns(log_dir: Path, tmp_path: Path) -> None:
     write_partition(log_dir / "__hidden-0", {0: batch([record(0)])})
     export(tmp_path / "out", log_dir, "--layout", "flat", "--include-headers")

@@ -194,7 +194,7 @@ def test_what_cannot_be_searched_for_is_a_usage_error(
 
 def test_a_pattern_in_the_place_of_a_path_is_explained(root: Path) -> None:
     outcome = grep(root, "order-1", "--header", "trace", ".")
-    assert "order-1: no such file or directory (--header makes" in outcome.stderr.decode()
+    assert "order-1: No such file or directory (--header makes" in outcome.stderr.decode()
     assert outcome.exit_status == OPERATIONAL_ERROR
 
 
@@ -208,7 +208,7 @@ def test_what_can_be_read_is_searched_beside_what_cannot(root: Path) -> None:
     assert outcome.exit_status == OPERATIONAL_ERROR
     said = outcome.stderr.decode()
     assert "fifo.log: not a segment's log or a directory" in said
-    assert "missing: no such file or directory" in said
+    assert "missing: No such file or directory" in said
 
 
 def test_damage_is_reported_with_its_bytes_and_the_rest_is_searched(root: Path) -> None:

@@ -130,6 +130,13 @@ def test_a_locked_directory_is_refused(repaired: Path) -> None:
     assert str(repaired).encode() in outcome.stderr
 
 
+@pytest.mark.parametrize("more", [[], ["--list"], ["--discard"], ["--dry-run"]])
+def test_a_directory_that_is_not_there_is_named_as_typed(tmp_path: Path, more: list[str]) -> None:
+    outcome = run_kdump(["undo", "missing", *more], tmp_path)
+    assert outcome.exit_status == 8
+    assert outcome.stderr == b"kdump: missing: No such file or directory\n"
+
+
 @pytest.mark.parametrize("more", [["--discard"], ["1"]])
 def test_list_excludes_other_options(repaired: Path, more: list[str]) -> None:
     assert undo("--list", repaired, *more).exit_status == 16

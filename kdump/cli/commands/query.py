@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -273,4 +275,4 @@ def _require_directory(name: str, remote: RemotePlace | None, *, is_first: bool)
     hint = ""
     if is_first and any(map(str.isspace, name)):
         hint = f"; a statement begins with {', '.join(FIRST_WORDS[:-1])}"
-    raise KdumpError(f"{path}: no such file or directory{hint}")
+    raise KdumpError(f"{path}: {os.strerror(errno.ENOENT)}{hint}")

@@ -162,7 +162,7 @@ def _source(path: Location) -> tuple[Any, LogDirectory | None]:
         raise _unreadable(path, failure) from failure
     if holder is not None:
         raise KdumpError(
-            f"{around}: locked by a running process ({holder}), which may write to {path.name};"
+            f"{around}: locked by {holder}, which may write to {path.name};"
             " stop the broker first, or copy the directory"
         )
     return lone.partition, lone.log_directory

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +17,7 @@ from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.cli.output.write_report import noting
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.rows.row_type import COUNT, SIZE, TEXT, TIME, Field, JsonAnswer, RowType, one_of
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -104,6 +106,8 @@ def command(
     if is_list and undo_id is not None:
         raise UsageProblem("--list and ID are mutually exclusive")
     log_dir = location.local_path
+    if location.kind() is None:
+        raise KdumpError(f"{location}: {os.strerror(errno.ENOENT)}")
     if is_list:
         _list(log_dir, output)
     elif is_discard:

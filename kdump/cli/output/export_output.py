@@ -24,7 +24,7 @@ EXPORTED_PARTITION: Final = RowType(
     (
         Field("topic", TEXT, "The topic.", "Topic"),
         Field("partition", INT.limited(minimum=0), "Its number.", "Partition"),
-        Field("path", TEXT, "The directory that was read."),
+        Field("path", TEXT, "The directory that was read, as it was named."),
         Field("files", COUNT, "How many files have its records.", "Files"),
         Field("records", COUNT, "How many records were exported.", "Records"),
         Field("size_bytes", SIZE, "Of the files.", "Size"),
@@ -153,12 +153,11 @@ def _report_partition(exported: ExportedPartition, diagnostics: Diagnostics) -> 
             write_notice(f"{place}: {each['what']}")
     more = max(0, len(problems) - MOST_PROBLEMS) + exported.more_problems
     if more:
-        path = exported.planned.source["path"]
-        write_notice(f"{path}: {counted(more, 'more problem')} like these")
+        write_notice(f"{exported.planned.path}: {counted(more, 'more problem')} like these")
     undecoded = exported.undecoded
     if undecoded.records:
         diagnostics.status |= ExitStatus.OPERATIONAL_ERROR
-        write_notice(f"{exported.planned.source['path']}: {undecoded}")
+        write_notice(f"{exported.planned.path}: {undecoded}")
 
 
 def write_result(result: ExportResult, out: str, output: OutputFormat) -> None:
@@ -190,7 +189,7 @@ def _row(exported: ExportedPartition) -> Row:
         "type": "partition",
         "topic": exported.planned.key.topic,
         "partition": exported.planned.key.partition,
-        "path": source["path"],
+        "path": exported.planned.path,
         "files": exported.files,
         "records": exported.total("records"),
         "size_bytes": exported.total("size_bytes"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -76,7 +78,7 @@ class TargetFinder(Struct, frozen=True):
     def _found(self, path: Location) -> Iterator[FoundPartition]:
         entry_kind = path.kind()
         if entry_kind is None:
-            raise OSError("no such file or directory" + self.missing_hint)
+            raise OSError(os.strerror(errno.ENOENT) + self.missing_hint)
         if entry_kind is not EntryKind.DIRECTORY:
             if entry_kind is not EntryKind.FILE or not self.has_segments:
                 raise OSError(_NOT_KAFKA if self.has_segments else "not a directory")

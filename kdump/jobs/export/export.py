@@ -350,6 +350,7 @@ def _with_earlier(
         problems = tuple(ReadProblem(**problem) for problem in document["problems"])
         earlier = PartitionExport(
             key,
+            path,
             document["source"],
             document["fingerprint"],
             (),

@@ -36,7 +36,8 @@ class PartitionExport(Struct, frozen=True):
     """A partition to export.
 
     Attributes:
-        source: what it is read from, for the manifest.
+        path: its directory, as it was named.
+        source: what it is read from, for the manifest, with absolute paths.
         fingerprint: changes if the source does.
         parts: the files to write.
         unstable_records: how many there are from the last stable offset on, in transactions or not;
@@ -48,6 +49,7 @@ class PartitionExport(Struct, frozen=True):
     """
 
     key: TopicPartition
+    path: str
     source: dict[str, Any]
     fingerprint: str
     parts: tuple[ExportSplit, ...]
@@ -106,6 +108,7 @@ def plan_partition(
     }
     return PartitionExport(
         key,
+        str(partition.path),
         source,
         hashlib.sha256(json.dumps(source, sort_keys=True).encode()).hexdigest(),
         tuple(_parts(found, key, own, layout, extension)),
@@ -154,7 +157,8 @@ def unreadable_partition(found: FoundPartition, why: str) -> PartitionExport:
         "open_transactions": None,
         "schemas": None,
     }
-    return PartitionExport(found.topic_partition, source, "", (), unreadable=why)
+    path = str(found.partition.path)
+    return PartitionExport(found.topic_partition, path, source, "", (), unreadable=why)
 
 
 def _source(found: FoundPartition) -> dict[str, Any]:
