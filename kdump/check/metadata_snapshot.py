@@ -24,11 +24,7 @@ def check_metadata_snapshot(partition: Partition) -> Iterator[Finding]:
     """
     if not partition.is_cluster_metadata:
         return
-    found: Sequence[MetadataSnapshotFile | MetadataSnapshotName] = (
-        *partition.metadata_snapshots,
-        *_directories(partition),
-    )
-    newest = max(found, key=lambda each: (each.end_offset, each.epoch), default=None)
+    newest = newest_snapshot(partition)
     if newest is None:
         return
     if isinstance(newest, MetadataSnapshotName):
@@ -54,6 +50,22 @@ def check_metadata_snapshot(partition: Partition) -> Iterator[Finding]:
             f" {str(damage).removeprefix(f'{path}: ')}; the node does not start, or lacks a part of"
             " the metadata",
         )
+
+
+def newest_snapshot(partition: Partition) -> MetadataSnapshotFile | MetadataSnapshotName | None:
+    """That which a starting node takes; the name alone if it is that of a directory.
+
+    A node asks for names only, and the highest epoch counts before the offset
+    (``KafkaRaftLog.recoverSnapshots``, ``OffsetAndEpoch``).
+
+    Raises:
+        OSError: the kind of an entry cannot be read.
+    """
+    found: Sequence[MetadataSnapshotFile | MetadataSnapshotName] = (
+        *partition.metadata_snapshots,
+        *_directories(partition),
+    )
+    return max(found, key=lambda each: (each.epoch, each.end_offset), default=None)
 
 
 def _directories(partition: Partition) -> Iterator[MetadataSnapshotName]:

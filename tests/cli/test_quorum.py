@@ -74,6 +74,43 @@ def test_disks_are_ranked_by_epoch_and_then_by_end(controllers: Path) -> None:
     assert summary["committed_end_offset"] == 1883
 
 
+@pytest.mark.parametrize("command", [("quorum", "show"), ("metadata", "show")])
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("00000000000000001883-0000000002", "no node starts with it"),
+        ("00000000000000000010-0000000003", "a starting node deletes the log for it"),
+        ("00000000000000009999-0000000000", None),
+    ],
+)
+def test_a_directory_that_a_node_takes_for_the_newest_snapshot_is_named(
+    controllers: Path, command: tuple[str, str], name: str, what: str | None
+) -> None:
+    """Kafka asks for the epoch first, then for the offset, and not for the kind of the entry."""
+    directory = controllers / "c1002" / METADATA / f"{name}.checkpoint"
+    directory.mkdir()
+    outcome = run(*command, controllers / "c1002")
+    if what is None:
+        assert (outcome.exit_status, outcome.stderr) == (0, b"")
+    else:
+        assert outcome.exit_status == 4
+        assert f"{directory}: a directory has the name of the newest snapshot: {what}" in (
+            outcome.stderr.decode()
+        )
+
+
+def test_a_reset_beside_a_directory_that_a_node_takes_for_a_snapshot_is_refused(
+    controllers: Path,
+) -> None:
+    directory = controllers / "c1002" / METADATA / "00000000000000000010-0000000009.checkpoint"
+    directory.mkdir()
+    before = contents_of(controllers / "c1002")
+    outcome = reset(controllers / "c1002", "1002@host:9093")
+    assert outcome.exit_status & 8
+    assert f"{directory}: a directory has the name of" in outcome.stderr.decode()
+    assert contents_of(controllers / "c1002") == before
+
+
 def test_a_lost_majority_is_said_with_the_command_to_run(controllers: Path) -> None:
     found = rows("show", controllers / "c1003")
     assert [each["log_dir"] for each in of_type(found, "voter")] == [

@@ -222,6 +222,17 @@ def test_a_directory_in_the_place_of_a_snapshot_of_the_metadata_is_found(tmp_pat
     ]
 
 
+def test_a_directory_with_the_name_of_an_older_snapshot_is_no_finding(tmp_path: Path) -> None:
+    """Of several snapshots, a node takes that of the highest epoch, not of the highest offset."""
+    values = [topic_record("orders", TOPIC_ID.int)]
+    partition = write_metadata_log(tmp_path, values).path.local_path
+    newest = partition / "00000000000000000001-0000000001.checkpoint"
+    newest.write_bytes(b"".join(encode_snapshot(SnapshotHead(0, 0, 0), values)))
+    (partition / "00000000000000000009-0000000000.checkpoint").mkdir()
+    findings, _, _ = found_in(local(tmp_path))
+    assert damage(findings) == []
+
+
 def test_a_partition_that_never_rests_is_said_not_to_be_judged(quick_path: Path) -> None:
     log = file(unclean_log(quick_path / "log"), 0, FileKind.LOG)
     flipped = bytearray(log.read_bytes())
@@ -236,6 +247,33 @@ def test_a_partition_that_never_rests_is_said_not_to_be_judged(quick_path: Path)
     assert damage(findings) == []
     assert report.verdict_kind == "unsettled"
     assert summary.unsettled == 1
+
+
+def test_leftover_files_of_a_partition_that_nobody_changes_are_named(quick_path: Path) -> None:
+    log = file(unclean_log(quick_path / "log"), 0, FileKind.LOG)
+    shutil.copyfile(log, f"{log}.swap")
+    shutil.copyfile(log, f"{log}.cleaned")
+    _, (report,), summary = found_in(local(quick_path / "log"))
+    assert report.verdict_kind == "not-judged"
+    assert report.verdict == (
+        "2 leftover files (.cleaned, .swap, .deleted) and what a starting broker would do are not"
+        " judged: it is read as in use"
+    )
+    assert summary.unsettled == 0
+
+
+def test_damage_beside_leftover_files_is_not_put_down_to_a_change(quick_path: Path) -> None:
+    log = file(unclean_log(quick_path / "log"), 0, FileKind.LOG)
+    shutil.copyfile(log, f"{log}.swap")
+    content = bytearray(log.read_bytes())
+    content[80] ^= 1
+    log.write_bytes(content)
+    _, (report,), _ = found_in(local(quick_path / "log"))
+    assert report.verdict_kind == "unsettled"
+    assert report.verdict == (
+        "nothing changed while it was read, but it has 1 leftover file (.cleaned, .swap, .deleted):"
+        " they, some other files, and what a starting broker would do are not judged"
+    )
 
 
 def test_a_partition_that_is_gone_is_no_finding(quick_path: Path) -> None:

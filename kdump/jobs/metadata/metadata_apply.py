@@ -30,7 +30,11 @@ from kdump.formats.names import (
     OF_FILE_SYSTEMS,
     is_topic_name,
 )
-from kdump.jobs.metadata.metadata_copies import MetadataCopy, read_copies
+from kdump.jobs.metadata.metadata_copies import (
+    MetadataCopy,
+    read_copies,
+    require_no_directory_as_snapshot,
+)
 from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.phases import phase
 from kdump.repair.cluster.notice_codes import LEVEL_LOSS, unaccepted
@@ -124,6 +128,7 @@ def apply_plan_to(
             return _moved_aside(path, owner, plan)
         controller = owner
     for copy in copies:
+        require_no_directory_as_snapshot(copy)
         _require_older(copy, plan)
     voters = _voters(plan)
     with phase("writing the snapshot"):

@@ -14,8 +14,10 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from kdump.check.metadata_snapshot import newest_snapshot
+from kdump.errors import KdumpError
 from kdump.formats.errors import FormatError
-from kdump.formats.names import QUORUM_STATE, FileKind
+from kdump.formats.names import QUORUM_STATE, FileKind, MetadataSnapshotName
 from kdump.formats.quorum_state import QuorumState
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -134,6 +136,8 @@ def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
         quorum_state = None
         problems.append(f"{partition.path / QUORUM_STATE}: is a directory; no node starts with it")
     outline = _read_outline(partition, lambda damage: problems.append(str(damage)))
+    if (what := _directory_as_snapshot(partition, outline.end)) is not None:
+        problems.append(what)
     return MetadataCopy(
         log_dir=directory.path,
         partition=partition,
@@ -143,6 +147,31 @@ def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
         quorum_state=quorum_state,
         outline=outline,
         problems=tuple(problems),
+    )
+
+
+def require_no_directory_as_snapshot(copy: MetadataCopy) -> None:
+    """Refuse to write a snapshot beside a directory that a node may take for a newer one.
+
+    Raises:
+        KdumpError: there is one.
+        OSError: the kind of an entry cannot be read.
+    """
+    if (what := _directory_as_snapshot(copy.partition, copy.end)) is not None:
+        raise KdumpError(what)
+
+
+def _directory_as_snapshot(partition: Partition, end: LogEnd) -> str | None:
+    """What is wrong if the newest snapshot is a directory."""
+    newest = newest_snapshot(partition)
+    if not isinstance(newest, MetadataSnapshotName):
+        return None
+    comes = "no node starts with it"
+    if (newest.epoch, newest.end_offset) > (end.epoch, end.offset):
+        comes = "a starting node deletes the log for it, and has no metadata then"
+    return (
+        f"{partition.path / str(newest)}: a directory has the name of the newest snapshot: {comes};"
+        " move it away first"
     )
 
 

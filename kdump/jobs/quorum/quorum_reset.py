@@ -14,7 +14,11 @@ from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.dynamic_voter import DynamicVoter
 from kdump.formats.uuids import format_uuid
-from kdump.jobs.metadata.metadata_copies import MetadataCopy, committed_end
+from kdump.jobs.metadata.metadata_copies import (
+    MetadataCopy,
+    committed_end,
+    require_no_directory_as_snapshot,
+)
 from kdump.log.log_search import Trust, log_end
 from kdump.phases import phase
 from kdump.repair.rebuild.controller_snapshot import (
@@ -93,6 +97,7 @@ def reset_quorum(request: ResetRequest) -> QuorumReset:
     copy = request.copy
     problems: list[str] = []
     with phase(f"reading {copy.partition.path}"):
+        require_no_directory_as_snapshot(copy)
         replay = CopyReplay(copy.partition, problems.append)
         image = replay.image_at(END)
         _require_newest(copy, request.others, image)
