@@ -466,13 +466,13 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
     "retain": {0: ((*RETAIN, "."), NOTHING), 4: ((*RETAIN, "."), become_unclean)},
     "rewind": {
         0: (("rewind", "--to", "2100-01-01", "."), NOTHING),
-        1: (("rewind", "--to", "0", "."), NOTHING),
-        4: (("rewind", "--to", "0", "."), damage_the_first_batch),
+        1: (("rewind", "--to", "2020-01-01", "."), NOTHING),
+        4: (("rewind", "--to", "2020-01-01", "."), damage_the_first_batch),
     },
     "rewind --dry-run": {
         0: (("rewind", "--to", "2100-01-01", "--dry-run", "."), NOTHING),
-        1: (("rewind", "--to", "0", "--dry-run", "."), NOTHING),
-        4: (("rewind", "--to", "0", "--dry-run", "."), damage_the_first_batch),
+        1: (("rewind", "--to", "2020-01-01", "--dry-run", "."), NOTHING),
+        4: (("rewind", "--to", "2020-01-01", "--dry-run", "."), damage_the_first_batch),
     },
     "snapshot": {
         0: (("snapshot", "rebuild", "."), NOTHING),
@@ -596,7 +596,7 @@ ARGUMENTS: Final = {
     "report": ("report", "--out", "report.html"),
     "retain": RETAIN,
     "snapshot": ("snapshot", "rebuild"),
-    "rewind": ("rewind", "--to", "0"),
+    "rewind": ("rewind", "--to", "2020-01-01"),
     "transplant": ("transplant", "--into", "."),
 }
 

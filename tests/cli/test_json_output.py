@@ -174,7 +174,7 @@ NEEDED = {
     "move": ("--balance",),
     "copy": ("new",),
     "retain": ("--topic", "a"),
-    "rewind": ("--to", "0"),
+    "rewind": ("--to", "2020-01-01"),
     "transplant": ("--into", "."),
 }
 """What a command has to be given besides the path."""

@@ -69,7 +69,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("metadata", "diff", ".", "."),
     ("metadata", "collect", "--out", "../collection.json", "."),
     ("quorum", "show", "."),
-    ("rewind", "--to", "0", "--dry-run", "."),
+    ("rewind", "--to", "2020-01-01", "--dry-run", "."),
     ("quorum", "reset", "--without-this-node", "--voter", "1@h:1", "."),
     ("metadata", "plan", "--controller", "4001@h:9093", "--out", "../plan.json", "../here.json"),
     ("metadata", "apply", "../small-plan.json", "../empty"),

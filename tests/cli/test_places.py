@@ -72,7 +72,7 @@ WRITING: Final = (
     "recover D1",
     "resolve D1",
     "retain --topic * --config retention.ms=1 --config cleanup.policy=delete D1",
-    "rewind --to 0 D1",
+    "rewind --to 2020-01-01 D1",
     "snapshot rebuild D1",
     "transplant D1/UPPER-Case.0-1-0 --into D2 --leader-epoch 0",
     "undelete D1",

@@ -210,6 +210,12 @@ def test_what_cannot_be_cut_keeps_brokers_from_it_and_can_be_completed_without_a
     assert tree_of(folder / "n2") == tree_of(folder / "b2")
 
 
+def test_a_moment_in_seconds_is_refused(tmp_path: Path) -> None:
+    outcome = restore(tmp_path, MIDDLE_MS // 1000)
+    assert outcome.exit_status == ExitStatus.USAGE
+    assert "epoch milliseconds (not seconds)" in outcome.stderr.decode()
+
+
 def test_what_is_being_cut_is_continued_at_the_same_moment_only(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

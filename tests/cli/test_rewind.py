@@ -775,9 +775,11 @@ def test_brokers_that_were_not_given_are_named_and_nothing_is_cut(tmp_path: Path
     ("words", "said"),
     [
         ((), "give --to TIME or --offsets FILE"),
-        (("--to=0", "--offsets=f"), "mutually exclusive"),
-        (("--to=0", "--out=f"), "--out requires --dry-run"),
+        (("--to=2020-01-01", "--offsets=f"), "mutually exclusive"),
+        (("--to=2020-01-01", "--out=f"), "--out requires --dry-run"),
         (("--to=noon",), "is not a time"),
+        (("--to=1764482400",), "'1764482400' is 1970-01-21T10:08:02.400Z, before the first"),
+        (("--to=-1",), "give ISO 8601, or epoch milliseconds (not seconds)"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -11,7 +11,7 @@ import click
 
 import kdump
 from kdump.cli.options.conflicts import require_at_most_one
-from kdump.cli.options.parameters import TIME, LocationParameter, paths_argument
+from kdump.cli.options.parameters import MOMENT, LocationParameter, paths_argument
 from kdump.cli.options.progress_option import progress_option
 from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, events_option, open_printer
@@ -229,7 +229,7 @@ def prune(
     "--to",
     "time_ms",
     metavar="TIME",
-    type=TIME,
+    type=MOMENT,
     help="Restore to this moment: the first snapshot that is not earlier, cut as by kdump rewind"
     " --to; ISO 8601 or epoch milliseconds.",
 )

@@ -12,7 +12,7 @@ from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.out_option import out_option
 from kdump.cli.options.parameters import (
-    TIME,
+    MOMENT,
     LocationParameter,
     now_option,
     paths_argument,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "--to",
     "time_ms",
     metavar="TIME",
-    type=TIME,
+    type=MOMENT,
     help="End each partition before its first batch that is later than TIME: ISO 8601 or epoch"
     " milliseconds.",
 )

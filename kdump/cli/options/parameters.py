@@ -94,6 +94,10 @@ class NumberParameter(WordParameter[int]):
         return number
 
 
+_FIRST_RELEASE_MS: Final = 1_293_840_000_000
+"""The beginning of 2011, the year of the first release."""
+
+
 class TimeParameter(WordParameter[int]):
     """A time in epoch milliseconds, given as such or in ISO 8601 (UTC if it has no zone)."""
 
@@ -107,6 +111,21 @@ class TimeParameter(WordParameter[int]):
             raise NotParsedError(
                 f"{text!r} is not a time: give ISO 8601, such as 2026-11-21T05:00:00Z, or epoch "
                 f"milliseconds"
+            )
+        return time_ms
+
+
+class MomentParameter(TimeParameter):
+    """A time to which data is cut: one in seconds, which is in 1970, would cut everything."""
+
+    def parse(self, text: str) -> int:
+        time_ms = super().parse(text)
+        if time_ms < _FIRST_RELEASE_MS:
+            from kdump.cli.output.value_text import format_timestamp
+
+            raise NotParsedError(
+                f"{text!r} is {format_timestamp(time_ms)}, before the first release of Kafka: give"
+                " ISO 8601, or epoch milliseconds (not seconds)"
             )
         return time_ms
 
@@ -154,6 +173,7 @@ class PropertyParameter(WordParameter[tuple[str, str]]):
 
 
 TIME = TimeParameter()
+MOMENT = MomentParameter()
 OFFSET = NumberParameter()
 INT32 = NumberParameter(most=2**31 - 1)
 """What Kafka keeps in four bytes: ids of nodes, numbers of partitions, leader epochs."""
