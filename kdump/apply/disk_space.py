@@ -22,6 +22,14 @@ DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _JOURNAL_BYTES_PER_OPERATION: Final = 1024
 
 
+def needed_at_start(plan: Plan, *, keep_undo: bool) -> int:
+    """The free space without which a run is refused, in bytes; about, if it can make some first."""
+    needed_bytes = plan.space_bytes(keep_undo=keep_undo)
+    if plan.early_removals and not keep_undo:
+        return needed_bytes
+    return needed_bytes + len(plan.operations) * _JOURNAL_BYTES_PER_OPERATION
+
+
 @dataclass(slots=True)
 class DiskSpace:
     """Free space for one plan.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.written_files import PARTITION, target_of, write_files
+from kdump.apply import disk_space
 from kdump.apply.lock import hold_locks
 from kdump.apply.plan import TargetDirectory
 from kdump.apply.runs import list_undos
@@ -51,6 +52,23 @@ def test_a_preview_says_that_records_would_be_lost_rather_than_repaired(
 
     assert (target.path / PARTITION / FILE).exists()
     assert run.status(lost) == ExitStatus.DAMAGE_LEFT
+
+
+def test_a_preview_names_the_space_without_which_the_run_is_refused(
+    target: TargetDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_space, "free_bytes_at", lambda _: 0)
+    with changing("recover", [local(target.path)], arguments(dry_run=True)) as run:
+        run.apply([target])
+    (previewed,) = run.done
+    assert previewed.needed_bytes > 0
+
+    needed = f"needs {previewed.needed_bytes} bytes of free space, has 0"
+    with (
+        pytest.raises(KdumpError, match=needed),
+        changing("recover", [local(target.path)], arguments()) as run,
+    ):
+        run.apply([target])
 
 
 def test_a_report_lists_each_change_and_how_to_undo_it(
