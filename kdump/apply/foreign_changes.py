@@ -12,7 +12,7 @@ from kdump.apply.journal import Fingerprint, Journal
 from kdump.apply.journal_record import RecordKind
 from kdump.apply.pinned_directory import status_of
 from kdump.apply.segment_names import CLEANED, SWAP
-from kdump.formats.names import KDUMP_PREFIX
+from kdump.formats.names import KDUMP_PREFIX, LOG_DIRECTORY_FILES
 from kdump.words import first_of
 
 _SHOWN: Final = 5
@@ -24,7 +24,33 @@ def changed_since(log_dir: Path, journal: Journal) -> list[str]:
     if missing:
         return [f"{path} is gone" for path in missing]
     now = fingerprints_of(log_dir, journal.directories, journal.moves, with_checksums=True)
-    return _compared(journal.fingerprints, now, Places.of(log_dir, journal.moves))
+    of_journal = _without_foreign(journal.fingerprints, journal)
+    return _compared(of_journal, _without_foreign(now, journal), Places.of(log_dir, journal.moves))
+
+
+def _without_foreign(
+    fingerprints: Mapping[str, Fingerprint], journal: Journal
+) -> dict[str, Fingerprint]:
+    """Those of all files but notes of people beside the partitions, which no broker reads.
+
+    An undo neither reads nor changes them.
+    """
+    touched = _touched(journal)
+    return {
+        path: mark
+        for path, mark in fingerprints.items()
+        if "/" in path or path in LOG_DIRECTORY_FILES or path in touched
+    }
+
+
+def _touched(journal: Journal) -> set[str]:
+    """The files that a run or its undo changes."""
+    return {
+        *journal.before_images.keys(),
+        *journal.after.keys(),
+        *journal.interim.keys(),
+        *journal.staged.keys(),
+    }
 
 
 def _compared(
@@ -45,14 +71,15 @@ def changed_during(log_dir: Path, journal: Journal) -> list[str]:
     missing = [path for path in journal.directories if not (log_dir / path).is_dir()]
     if missing:
         return [f"{path} is gone" for path in missing]
-    now = fingerprints_of(log_dir, journal.directories, journal.moves, with_checksums=False)
+    found_now = fingerprints_of(log_dir, journal.directories, journal.moves, with_checksums=False)
+    now = _without_foreign(found_now, journal)
+    then = _without_foreign(journal.fingerprints, journal)
     places = Places.of(log_dir, journal.moves)
-    touched = journal.before_images.keys() | journal.after.keys() | journal.interim.keys()
-    touched |= journal.staged.keys()
+    touched = _touched(journal)
     deleted = _deleted_with_directories(journal)
     found = [
         f"{places.shown(path)} has changed" if path in now else f"{places.shown(path)} is gone"
-        for path, mark in journal.fingerprints.items()
+        for path, mark in then.items()
         if path not in touched
         and now.get(path) != mark
         and not (path not in now and path in deleted)

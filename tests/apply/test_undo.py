@@ -112,6 +112,23 @@ def test_a_changed_directory_is_not_undone(
     assert original_of(log_dir) == before
 
 
+def test_notes_beside_the_partitions_may_change(log_dir: Path) -> None:
+    """An undo neither reads nor changes them, and its advice would be to discard the undo data."""
+    (log_dir / "changed.txt").write_bytes(b"before")
+    (log_dir / "removed.txt").write_bytes(b"before")
+    before = original_of(log_dir)
+    root = {names.RECOVERY_POINT_CHECKPOINT: NewBytes(b"0\n1\n")}
+    apply_plan(plan_of(log_dir, {LOG: KeptUpTo(6)}, root), keep_undo=True, command="x")
+    (log_dir / "new.txt").write_bytes(b"")
+    (log_dir / "changed.txt").write_bytes(b"after")
+    (log_dir / "removed.txt").unlink()
+    undo(log_dir)
+    notes = {"new.txt", "changed.txt", "removed.txt"}
+    assert {path: of for path, of in original_of(log_dir).items() if path not in notes} == {
+        path: of for path, of in before.items() if path not in notes
+    }
+
+
 def test_a_change_of_content_alone_is_detected_in_small_files(log_dir: Path) -> None:
     apply(log_dir, {LOG: KeptUpTo(6)})
     apply_plan(plan_of(log_dir, {"b": NewBytes(b"B")}), keep_undo=False, command="x")
