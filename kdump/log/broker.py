@@ -138,7 +138,7 @@ def _others(places: Sequence[_Place]) -> Iterator[tuple[Location, Location]]:
         if _is_loaded(directory, partition)
     }
     for path, place in resolved.items():
-        other = next((each for each in resolved.values() if each != place), None)
+        other = next((each for each, its_place in resolved.items() if its_place != place), None)
         if other is not None:
             yield path, other
 

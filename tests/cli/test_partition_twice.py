@@ -76,6 +76,11 @@ def test_a_broker_would_refuse_to_start(disks: tuple[Path, Path], command: tuple
     assert codes.count("partition-twice") == 2
 
 
+def test_both_directories_are_called_as_they_were_named(disks: tuple[Path, Path]) -> None:
+    said = run_kdump(["verify", "d1", "d2"], disks[0].parent).stdout.decode()
+    assert "d1/orders-0: the partition is also in d2/orders-0:" in " ".join(said.split())
+
+
 def test_neither_directory_becomes_clean(disks: tuple[Path, Path]) -> None:
     kdump("recover", *disks)
     assert not any((log_dir / names.CLEAN_SHUTDOWN_MARKER).exists() for log_dir in disks)
