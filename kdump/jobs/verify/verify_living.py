@@ -235,15 +235,15 @@ class _Living:
 
 
 def _sentence(kind: str, leftovers: int) -> str:
-    if not leftovers or kind == GONE:
-        return _SENTENCES[kind]
     files = f"{counted(leftovers, 'leftover file')} (.cleaned, .swap, .deleted)"
-    if kind == UNSETTLED:
+    if leftovers and kind == UNSETTLED:
         return (
             f"nothing changed while it was read, but it has {files}: they, some other files, and"
             " what a starting broker would do are not judged"
         )
-    return f"{files} and {_SENTENCES[kind].replace(' is not', ' are not', 1)}"
+    if leftovers and kind == NOT_JUDGED:
+        return f"{files} and what a starting broker would do are not judged: it is read as in use"
+    return _SENTENCES[kind]
 
 
 def _is_missing(finding: Finding) -> bool:
