@@ -14,7 +14,7 @@ import pytest
 from builders.in_process import run_kdump
 from builders.json_answers import Row, objects
 from builders.log_directories import write_log_directory, write_partition
-from builders.recovery import of_producer
+from builders.recovery import marker, of_producer
 from builders.transaction_states import key_of, log_of, value_of
 
 CLUSTER_DISKS = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
@@ -285,6 +285,66 @@ def test_a_partition_of_a_transaction_that_is_on_no_disk_is_named(cluster: Path)
     (row,) = [row for row in of_type(rows, "transaction") if row["state"] == "Ongoing"]
     assert row["open_partitions"] == ["txn-pending-1"]
     assert row["missing_partitions"] == ["txn-pending-0"]
+
+
+PREPARE_COMMIT, COMPLETE_COMMIT = 2, 4
+OWN_EPOCHS = {"client": 2}
+
+
+def decided(root: Path, *, epoch: int, own_epochs: bool = True) -> Row:
+    """What is said of a transaction in orders-0, whose log says that epoch 5 is complete."""
+    value = value_of(
+        producer_epoch=epoch, state=PREPARE_COMMIT, tags=OWN_EPOCHS if own_epochs else None
+    )
+    write_partition(root / "__transaction_state-0", {0: log_of([(key_of("a"), value)])})
+    (row,) = of_type(txns(root.parent, "d1"), "transaction")
+    return row
+
+
+def write_orders(root: Path, *, is_next_open: bool = False) -> None:
+    log = of_producer(0, epoch=4, transactional=True) + marker(1, commit=True, epoch=5)
+    if is_next_open:
+        log += of_producer(2, epoch=5, transactional=True)
+    write_partition(root / "orders-0", {0: log})
+
+
+@pytest.mark.parametrize("own_epochs", [False, True])
+@pytest.mark.parametrize(("epoch", "refusing"), [(4, ["orders-0"]), (5, []), (6, [])])
+def test_partitions_whose_producer_has_gone_on_refuse_an_older_end(
+    epoch: int, refusing: list[str], own_epochs: bool, tmp_path: Path
+) -> None:
+    root = write_log_directory(tmp_path / "d1", clean=False)
+    write_orders(root)
+    row = decided(root, epoch=epoch, own_epochs=own_epochs)
+    assert row["refusing_partitions"] == refusing
+
+
+@pytest.mark.parametrize(("own_epochs", "refusing"), [(False, []), (True, ["orders-0"])])
+def test_the_end_of_a_transaction_does_not_end_the_next_one(
+    own_epochs: bool, refusing: list[str], tmp_path: Path
+) -> None:
+    root = write_log_directory(tmp_path / "d1", clean=False)
+    write_orders(root, is_next_open=True)
+    row = decided(root, epoch=5, own_epochs=own_epochs)
+    assert row["refusing_partitions"] == refusing
+
+
+def test_a_transaction_that_no_coordinator_can_complete_is_named(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "d1", clean=False)
+    write_orders(root)
+    decided(root, epoch=4)
+    (line,) = [each for each in text(tmp_path, "d1") if each.startswith("a: ")]
+    assert line.startswith("a: its commit is decided, but no coordinator can complete it: ")
+    assert " in orders-0, " in line
+
+
+def test_nothing_is_refused_once_a_transaction_is_complete(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "d1", clean=False)
+    write_orders(root)
+    value = value_of(producer_epoch=4, state=COMPLETE_COMMIT, partitions=())
+    write_partition(root / "__transaction_state-0", {0: log_of([(key_of("a"), value)])})
+    (row,) = of_type(txns(tmp_path, "d1"), "transaction")
+    assert row["refusing_partitions"] == []
 
 
 def test_hostile_names_cannot_reach_the_terminal_or_the_shell(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from kdump.cli.output.value_text import format_timestamp
+from kdump.formats.names import TopicPartition
 from kdump.jobs.transactions.shown_transactions import OpenHere, ShownTransactions
 from kdump.jobs.transactions.transaction_rows import end_commands
 from kdump.state.transactions.transaction_coordinator import (
@@ -107,7 +108,8 @@ def _about_ongoing(shown: ShownTransactions, now_ms: int) -> Iterator[str]:
     ongoing = [each for _, each in shown.transactions() if each.state.is_open and each.is_certain]
     for each in islice(ongoing, _MOST_LISTED):
         name = _shortened(each.transactional_id)
-        yield f"{name}: {_end(each, now_ms)}"
+        refusing = shown.refusing_partitions(each)
+        yield f"{name}: {_refused_end(each, refusing) if refusing else _end(each, now_ms)}"
         elsewhere = _not_open(shown, each)
         if elsewhere:
             yield (
@@ -127,10 +129,22 @@ def _shortened(transactional_id: str) -> str:
     return f"{transactional_id[: _LONGEST_NAME - 3]}..."
 
 
+def _refused_end(transaction: CoordinatorTransaction, refusing: Sequence[TopicPartition]) -> str:
+    return (
+        f"its {_outcome(transaction)} is decided, but no coordinator can complete it: its producer"
+        f" has begun others since in {_listed(map(str, refusing))}, so the log directories are not"
+        " as at one moment, and no producer can use the transactional id; cut them with kdump"
+        " rewind --to TIME, or restore a snapshot with kdump backup restore --to TIME"
+    )
+
+
+def _outcome(transaction: CoordinatorTransaction) -> str:
+    return "commit" if transaction.state.is_commit else "abort"
+
+
 def _end(transaction: CoordinatorTransaction, now_ms: int) -> str:
     if transaction.state.is_prepared:
-        outcome = "commit" if transaction.state is CoordinatorState.PREPARE_COMMIT else "abort"
-        return f"its {outcome} is decided; a starting coordinator completes it"
+        return f"its {_outcome(transaction)} is decided; a starting coordinator completes it"
     if transaction.start_time_ms is None:
         return "its coordinator aborts it after its timeout"
     end_ms = transaction.start_time_ms + transaction.timeout_ms

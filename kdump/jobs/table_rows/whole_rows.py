@@ -248,7 +248,10 @@ def _transaction_rows(split: WholeSplit, filters: PushedFilters) -> Iterator[Row
             row = transaction_row(shown, number, transaction)
             wanted = [each for each in transaction.partitions if options.topics.has(each)]
             if wanted or options.topics.has(None):
-                yield row | {"missing_partitions": _selected(row["missing_partitions"], wanted)}
+                yield row | {
+                    name: _selected(row[name], wanted)
+                    for name in ("missing_partitions", "refusing_partitions")
+                }
     for partition, each in shown.open_transactions():
         if is_selected(partition.topic_partition, options, filters):
             yield open_transaction_row(partition, each)

@@ -22,6 +22,7 @@ from kdump.jobs.transactions.partition_transactions import (
     TxnsSplit,
     all_txns,
 )
+from kdump.jobs.transactions.refused_ends import refused_ends
 from kdump.log.broker import require_one_cluster
 from kdump.log.directory import LogDirectory
 from kdump.log.log_search import ReplicaEnd, within_log
@@ -130,12 +131,14 @@ class TxnsReport(Struct, frozen=True):
         partitions: the selected ones.
         damages: the damaged ranges of logs.
         problems: what could not be read, and what no broker or coordinator loads.
+        refused_ends: the partitions that refuse the decided end of a transaction, by its id.
     """
 
     coordinators: Coordinators
     partitions: Sequence[PartitionTransactions]
     damages: Sequence[Damage]
     problems: Sequence[Problem]
+    refused_ends: Mapping[str, Sequence[TopicPartition]]
 
     def transactions(self) -> Iterator[tuple[int, CoordinatorTransaction]]:
         """Yield what coordinators know, each with its partition of ``__transaction_state``."""
@@ -196,7 +199,12 @@ def txns(
         for each in chosen
         if each.replica.partition in request.selection
     ]
-    return TxnsReport(coordinators, partitions, damages, problems)
+    with phase("looking where decided transactions can end"):
+        refused = refused_ends(
+            (each for log in coordinators.logs.values() for each in log.transactions),
+            {each.topic_partition: each.replica for each, _ in read},
+        )
+    return TxnsReport(coordinators, partitions, damages, problems, refused)
 
 
 def _by_topic(

@@ -95,6 +95,14 @@ class ShownTransactions:
             if each not in self._read and self.selection.matches(str(each), each)
         ]
 
+    def refusing_partitions(self, transaction: CoordinatorTransaction) -> list[TopicPartition]:
+        """The selected partitions that refuse its end, which is decided."""
+        return [
+            each
+            for each in self.report.refused_ends.get(transaction.transactional_id, ())
+            if self.selection.matches(str(each), each)
+        ]
+
     def _open(self) -> list[OpenHere]:
         return [
             (partition, each)

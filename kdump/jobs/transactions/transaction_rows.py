@@ -75,6 +75,12 @@ TRANSACTION: Final = RowType(
             " directories.",
         ),
         Field(
+            "refusing_partitions",
+            list_of(TEXT),
+            "Selected partitions that refuse the decided end of the transaction, because the"
+            " producer has begun others there since: its coordinator can never complete it.",
+        ),
+        Field(
             "previous_producer_id",
             INTEGER.or_null,
             "Producer id of the last committed transaction, often the same; null if there is none.",
@@ -226,6 +232,7 @@ def transaction_row(
         "partitions": partitions,
         "open_partitions": list(map(str, shown.open_partitions(transaction))),
         "missing_partitions": list(map(str, shown.missing_partitions(transaction))),
+        "refusing_partitions": list(map(str, shown.refusing_partitions(transaction))),
         "previous_producer_id": transaction.previous_producer_id,
         "next_producer_id": transaction.next_producer_id,
         "client_transaction_version": transaction.client_transaction_version,

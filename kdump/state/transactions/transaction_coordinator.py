@@ -112,6 +112,11 @@ class CoordinatorTransaction(Struct, frozen=True):
     is_certain: bool = True
     version: int = 0
 
+    @property
+    def has_own_epoch(self) -> bool:
+        """Whether each transaction of the producer has another epoch (KIP-890)."""
+        return self.client_transaction_version >= _RAISES_EPOCHS
+
 
 class UnreadableRecord(Struct, frozen=True):
     """A record that no coordinator can read: it loads nothing from there on.
@@ -313,7 +318,7 @@ def completion_of(prepared: CoordinatorTransaction) -> tuple[bytes, bytes]:
     completed = _COMPLETED[prepared.state]
     producer_id, epoch = prepared.producer_id, prepared.producer_epoch
     following = prepared.next_producer_id
-    if following is not None and prepared.client_transaction_version >= _RAISES_EPOCHS:
+    if following is not None and prepared.has_own_epoch:
         producer_id, epoch = following, 0
     value: dict[str, object] = {
         "producerId": producer_id,
