@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import uuid
@@ -355,6 +356,11 @@ def test_list_and_restore_say_that_a_broker_was_running(locked_dir: Path, tmp_pa
     assert listed["is_in_use"] is True
     restored = run_kdump(["backup", "restore", "repo", "--into", "new"], tmp_path)
     assert b"a broker recovers it at its start" in restored.stdout
+    begun = re.search(rb"to cut all .* restore with --to (\S+)\n", restored.stdout)
+    assert begun is not None
+    options = ["--into", "cut", "--to", begun[1].decode()]
+    cut = run_kdump(["backup", "restore", "repo", *options], tmp_path)
+    assert (cut.exit_status, b"restore with --to" in cut.stdout) == (ExitStatus.SOUND, False)
     assert not (tmp_path / "new" / names.CLEAN_SHUTDOWN_MARKER).exists()
     assert not (tmp_path / "new" / names.LOCK_FILE).exists()
 

@@ -258,7 +258,7 @@ def restore(
     With --topic or --partition, restore these partitions only, for kdump or a broker of its own. A
     restore that was stopped continues when it is run again.
     """
-    from kdump.cli.output.backup_output import report_restored, restored_events
+    from kdump.cli.output.backup_output import report_restored, restored_events, uncut_lines
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.other_nodes import report_other_nodes
     from kdump.cli.output.progress_bar import shown
@@ -321,6 +321,7 @@ def restore(
         if time_ms is not None and is_complete:
             diagnostics.status |= _cut(requests, printer, is_done=left is None)
         elif is_complete and selection.is_everything:
+            printer.emit_text(uncut_lines(requests, snapshot.begun_ms))
             report_other_nodes(printer, others_than_restored(requests))
     return diagnostics.status
 

@@ -419,6 +419,20 @@ def cut_event(request: RestoreRequest) -> Event:
     return Event("cut", row, [f"snapshot {request.snapshot}, cut at {when} (UTC)"])
 
 
+def uncut_lines(requests: Sequence[RestoreRequest], begun_ms: int) -> Iterator[str]:
+    """Say how to have the partitions of running brokers as at one moment.
+
+    Args:
+        begun_ms: when the snapshot was begun.
+    """
+    if any(each.log_dir.is_in_use for each in requests):
+        yield (
+            "brokers were running, so that the partitions are not as at one moment: transactions"
+            " can be whole in some of them only, and kdump txns names those that cannot end; to"
+            f" cut all partitions at one moment: restore with --to {format_timestamp(begun_ms)}"
+        )
+
+
 def ended_lines(requests: Sequence[RestoreRequest]) -> Iterator[str]:
     """Say that what was cut is complete."""
     return (f"{each.into}: complete" for each in requests)
