@@ -74,8 +74,10 @@ def story(broker_host: BrokerHost, log_dirs: list[Path]) -> Story:
     ask = TransactionQuestions(broker_host)
     with broker_host.broker(log_dirs):
         write(broker_host, ask)
+        # A broker renames such a file while it is copied.
+        unfinished = shutil.ignore_patterns("*.tmp")
         copies = [
-            shutil.copytree(each, each.parent / f"{each.name}-copy", dirs_exist_ok=True)
+            shutil.copytree(each, each.parent / f"{each.name}-copy", ignore=unfinished)
             for each in log_dirs
         ]
         running = rows_of(copies)
