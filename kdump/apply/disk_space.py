@@ -22,12 +22,14 @@ DISK_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _JOURNAL_BYTES_PER_OPERATION: Final = 1024
 
 
-def needed_at_start(plan: Plan, *, keep_undo: bool) -> int:
-    """The free space without which a run is refused, in bytes; about, if it can make some first."""
-    needed_bytes = plan.space_bytes(keep_undo=keep_undo)
-    if plan.early_removals and not keep_undo:
-        return needed_bytes
-    return needed_bytes + len(plan.operations) * _JOURNAL_BYTES_PER_OPERATION
+def with_journal(space_bytes: int, operations: int) -> int:
+    """How much space a run needs before it frees any, in bytes.
+
+    Args:
+        space_bytes: for the operations themselves.
+        operations: how many the journal has.
+    """
+    return space_bytes + operations * _JOURNAL_BYTES_PER_OPERATION
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ class DiskSpace:
         operations = len(self.plan.operations) - len(self._removed)
         needed_bytes = self.plan.space_bytes(keep_undo=self.keep_undo)
         needed_bytes -= sum(self.plan.early_content.values())
-        return needed_bytes + operations * _JOURNAL_BYTES_PER_OPERATION if operations else 0
+        return with_journal(needed_bytes, operations) if operations else 0
 
     def advice(self, failure: OSError) -> str:
         """What to do after a write failed because the disk, or a quota, is full."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 
+from kdump.apply.disk_space import with_journal
 from kdump.apply.plan import space_bytes
 from kdump.broker.retention.retention import Reason
 from kdump.cli.output.brief import MAX_LISTED, BriefList, Unchanged
@@ -450,7 +451,7 @@ def brief_preview(
             needed_bytes += each.needed_bytes
             freed_bytes += each.freed_bytes
         counts.update(count_operations(last))
-        yield preview_line(path, counts.total(), needed_bytes)
+        yield preview_line(path, counts.total(), with_journal(needed_bytes, counts.total()))
         if counts and not is_listed:
             yield counts_line(counts)
         if freed_bytes:

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from kdump.apply.apply import apply_plan
-from kdump.apply.disk_space import needed_at_start
+from kdump.apply.disk_space import with_journal
 from kdump.apply.interrupted_runs import finish_interrupted, remove_remains, unfinished
 from kdump.apply.journal_preview import Restored
 from kdump.apply.lock import hold_locks, refusing_brokers
@@ -210,7 +210,7 @@ def _add_notes(
 def _applied(plan: Plan, writing: Writing) -> PlanResult:
     # What is overwritten has to have a name as long as the run can still fail.
     keep_undo = writing.keep_undo or writing.overwrites
-    needed_bytes = needed_at_start(plan, keep_undo=keep_undo)
+    needed_bytes = with_journal(plan.space_bytes(keep_undo=keep_undo), len(plan.operations))
     if writing.dry_run or plan.is_empty:
         return PlanResult(plan, is_applied=False, undo=None, needed_bytes=needed_bytes)
     undo = apply_plan(
