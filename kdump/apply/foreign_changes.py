@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -24,18 +24,18 @@ def changed_since(log_dir: Path, journal: Journal) -> list[str]:
     if missing:
         return [f"{path} is gone" for path in missing]
     now = fingerprints_of(log_dir, journal.directories, journal.moves, with_checksums=True)
-    of_journal = _without_foreign(journal.fingerprints, journal)
-    return _compared(of_journal, _without_foreign(now, journal), Places.of(log_dir, journal.moves))
+    touched = _touched(journal)
+    then = _without_foreign(journal.fingerprints, touched)
+    return _compared(then, _without_foreign(now, touched), Places.of(log_dir, journal.moves))
 
 
 def _without_foreign(
-    fingerprints: Mapping[str, Fingerprint], journal: Journal
+    fingerprints: Mapping[str, Fingerprint], touched: Container[str]
 ) -> dict[str, Fingerprint]:
     """Those of all files but notes of people beside the partitions, which no broker reads.
 
     An undo neither reads nor changes them.
     """
-    touched = _touched(journal)
     return {
         path: mark
         for path, mark in fingerprints.items()
@@ -72,10 +72,10 @@ def changed_during(log_dir: Path, journal: Journal) -> list[str]:
     if missing:
         return [f"{path} is gone" for path in missing]
     found_now = fingerprints_of(log_dir, journal.directories, journal.moves, with_checksums=False)
-    now = _without_foreign(found_now, journal)
-    then = _without_foreign(journal.fingerprints, journal)
-    places = Places.of(log_dir, journal.moves)
     touched = _touched(journal)
+    now = _without_foreign(found_now, touched)
+    then = _without_foreign(journal.fingerprints, touched)
+    places = Places.of(log_dir, journal.moves)
     deleted = _deleted_with_directories(journal)
     found = [
         f"{places.shown(path)} has changed" if path in now else f"{places.shown(path)} is gone"
