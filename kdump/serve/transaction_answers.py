@@ -10,12 +10,10 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from kdump.broker.loader.recovered_partition import Recovered
 from kdump.clock import current_time_ms
 from kdump.errors import KdumpError
 from kdump.formats.names import TopicPartition
-from kdump.jobs.loading.load_partition import RecoverJob
-from kdump.jobs.loading.load_split import load_split
+from kdump.jobs.loading.loaded_producers import loaded_producers
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.transactions.open_transactions import TxnsRequest, txns
 from kdump.log.selection import PartitionSelection
@@ -24,7 +22,6 @@ from kdump.serve.disk_groups import IN_THIS_PROCESS
 from kdump.serve.messages import Answer, Request
 from kdump.serve.served_log import ServedLog
 from kdump.serve.served_log_0_7 import ServedLog07
-from kdump.state.metadata.settings import Settings
 from kdump.state.transactions.transaction_coordinator import (
     TRANSACTION_STATE_TOPIC,
     CoordinatorState,
@@ -144,13 +141,12 @@ class TransactionAnswers(ServingAnswers):
             return {"error_code": log, "active_producers": ()}
         replica = log.replica
         try:
-            split = load_split(replica.partition, replica.log_directory, Settings())
-            outcome = RecoverJob().run(split)
+            found = loaded_producers(replica.partition, replica.log_directory)
         except (OSError, KdumpError) as failure:
             error = self._serving.failure(key, failure)
             return {"error_code": error, "active_producers": ()}
-        if not isinstance(outcome, Recovered):
-            what = outcome.what if isinstance(outcome, Unreadable) else str(outcome)
+        if not isinstance(found, tuple):
+            what = found.what if isinstance(found, Unreadable) else found
             self._serving.notices.note(f"{key}: the producers are not known: {what}")
             return {"error_code": ErrorCode.kafka_storage_error, "active_producers": ()}
         return {
@@ -163,7 +159,7 @@ class TransactionAnswers(ServingAnswers):
                     "coordinator_epoch": each.coordinator_epoch,
                     "current_txn_start_offset": each.current_txn_first_offset,
                 }
-                for each in outcome.producers
+                for each in found
             ]
         }
 

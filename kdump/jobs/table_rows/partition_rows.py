@@ -8,13 +8,11 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import Struct
 
-from kdump.broker.loader.recovered_partition import Recovered
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.jobs.listing.listed_rows import partition_row, remote_fields
 from kdump.jobs.listing.partition_facts import LonePartition, loaded_or_reported
-from kdump.jobs.loading.load_partition import RecoverJob
-from kdump.jobs.loading.load_split import load_split
+from kdump.jobs.loading.loaded_producers import loaded_producers
 from kdump.jobs.loading.verdict_words import STATE_VERDICTS
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.jobs.table_rows.log_tables import PARTITIONS, SEGMENTS
@@ -33,7 +31,6 @@ from kdump.log.lock_holders import is_in_use_around
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.rows.common_rows import directory_values
-from kdump.state.metadata.settings import Settings
 from kdump.state.transactions.living_producers import living_producers
 from kdump.state.transactions.markers import InvalidMarker
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
@@ -157,15 +154,15 @@ def _loaded_producers(partition: Partition, around: LogDirectory) -> Sequence[Pr
     """The producers after a start, none if a broker does not load it; None if one is using it."""
     if is_in_use_around(partition.path):
         return None
-    outcome = RecoverJob().run(load_split(partition, around, Settings()))
-    if isinstance(outcome, Recovered):
-        return outcome.producers
+    found = loaded_producers(partition, around)
+    if isinstance(found, tuple):
+        return found
     if is_in_use_around(partition.path):
         return None
-    if isinstance(outcome, Unreadable):
-        LoggedProblems().report_problem(outcome.path, outcome.what, is_damage=False)
+    if isinstance(found, Unreadable):
+        LoggedProblems().report_problem(found.path, found.what, is_damage=False)
     else:
-        LoggedProblems().report(partition.path, f"a broker does not load it: {outcome}")
+        LoggedProblems().report(partition.path, f"a broker does not load it: {found}")
     return ()
 
 

@@ -60,10 +60,7 @@ def _producers(replica: Replica) -> Sequence[ProducerEntry]:
     if is_in_use_around(replica.partition.path):
         return ()
     # Hardly any transaction is decided and not complete.
-    from kdump.broker.loader.recovered_partition import Recovered
-    from kdump.jobs.loading.load_partition import RecoverJob
-    from kdump.jobs.loading.load_split import load_split
-    from kdump.state.metadata.settings import Settings
+    from kdump.jobs.loading.loaded_producers import loaded_producers
 
-    outcome = RecoverJob().run(load_split(replica.partition, replica.log_directory, Settings()))
-    return outcome.producers if isinstance(outcome, Recovered) else ()
+    found = loaded_producers(replica.partition, replica.log_directory)
+    return found if isinstance(found, tuple) else ()
