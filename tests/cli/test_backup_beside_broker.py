@@ -645,6 +645,51 @@ def test_the_leader_has_all_that_the_other_has(
     assert (of_7 >= of_8) if leaders[-1] == 7 else (of_8 >= of_7)
 
 
+@pytest.mark.parametrize(
+    ("elected", "given_up"),
+    [([*range(10)], []), ([0] * 20, ["t-0"])],
+    ids=["each-once", "the-same-again-and-again"],
+)
+def test_replicas_may_become_leaders_one_after_another(
+    elected: list[int],
+    given_up: list[str],
+    disks: dict[int, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As when a broker catches up: after each reading, another partition has another leader."""
+    monkeypatch.setattr("kdump.jobs.backup.living_backup.wait", lambda _: None)
+    parts = [partition_record(1, number, [7, 8], [], leader=7) for number in range(10)]
+    metadata = [topic_record("t", 1), *parts]
+    leader = dict.fromkeys(range(10), 7)
+    for disk in disks.values():
+        for number in range(10):
+            (disk / f"t-{number}").mkdir(exist_ok=True)
+            write_log(disk / f"t-{number}", 0, 0, 5)
+        write_metadata_log(disk, metadata)
+    left = elected.copy()
+    store = LivingDirectory.store
+
+    def stored(self: LivingDirectory, is_wanted: Callable[[PartitionPlace], bool]) -> None:
+        before = {*self.stored}
+        store(self, is_wanted)
+        is_last = self.root.name == disks[8].name
+        if is_last and "__cluster_metadata-0" in {*self.stored} - before and left:
+            number = left.pop(0)
+            leader[number] = 15 - leader[number]
+            metadata.append(partition_change_record(1, number, leader=leader[number]))
+            for disk in disks.values():
+                shutil.rmtree(disk / "__cluster_metadata-0")
+                write_metadata_log(disk, metadata)
+
+    monkeypatch.setattr(LivingDirectory, "store", stored)
+    result = backed_up([*disks.values()], tmp_path / "repo", lambda: None, NOW_MS, ReadAs.LIVING)
+    assert (left == []) == (not given_up)
+    assert {line.partition(":")[0].rpartition("/")[2] for line in result.unreadable} == {*given_up}
+    assert all("became the leader after it was read" in line for line in result.unreadable)
+    assert (result.snapshot is None) == bool(given_up)
+
+
 @pytest.mark.parametrize("cleaned", [7, 8])
 @pytest.mark.parametrize("leader", [7, 8])
 def test_a_replica_has_what_came_before_another_was_cleaned(

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
@@ -260,7 +260,8 @@ def _store_outdated(
     """Store the replicas again that the metadata know otherwise, then the metadata.
 
     They got in sync or were elected while they were stored, end before another was cleaned, or are
-    of a topic that was deleted.
+    of a topic that was deleted. While a broker catches up, its replicas get there one after
+    another: so each may be outdated some times, however often that happens to others.
 
     Args:
         brokers: the directories of each.
@@ -269,18 +270,28 @@ def _store_outdated(
     """
     directories = [each for of_broker in brokers for each in of_broker]
     first = images
-    for attempt in range(ATTEMPTS):
+    times = Counter[tuple[Location, TopicPartition]]()
+    attempt = 0
+    while True:
         now = _images(directories)
-        outdated = [
-            outrun.union(
-                each.joined(images, now), each.elected(images, now), each.replaced(first, now)
-            )
+        late = [
+            each.late(images, now, outrun)
             for each, outrun in zip(directories, _outrun(directories, now), strict=True)
         ]
+        replaced = [each.replaced(first, now) for each in directories]
+        outdated = [of_late.keys() | gone for of_late, gone in zip(late, replaced, strict=True)]
         keys = {key for found in outdated for key in found}
         if not keys:
             return
+        times.update(
+            (each.root, key)
+            for each, found in zip(directories, outdated, strict=True)
+            for key in found
+        )
+        if max(times.values()) > ATTEMPTS:
+            break
         wait(attempt)
+        attempt = min(attempt + 1, ATTEMPTS - 1)
         images = now
         if any(key.topic in _FIRST for key in keys):
             # What they tell of has to be as new as they are.
@@ -295,19 +306,14 @@ def _store_outdated(
         for each in directories:
             each.leave(_is_metadata)
             each.store(_is_metadata)
-    now = _images(directories)
-    for each, outrun in zip(directories, _outrun(directories, now), strict=True):
+    for each, of_late, gone in zip(directories, late, replaced, strict=True):
         each.unreadable += [
-            f"{each.root / str(key)}: its replica {what} each time it was read,"
-            f" {ATTEMPTS} times; run this again when its broker has caught up"
-            for what, found in (
-                ("got in sync", each.joined(images, now)),
-                ("became the leader", each.elected(images, now)),
-                ("ended before another was cleaned", outrun),
-            )
-            for key in sorted(found)
+            f"{each.root / str(key)}: its replica {what} after it was read,"
+            f" {counted(times[each.root, key], 'time')}; run this again when its broker has caught"
+            " up"
+            for key, what in sorted(of_late.items())
         ]
-        each.leave(functools.partial(_is_one_of, each.replaced(first, now)))
+        each.leave(functools.partial(_is_one_of, gone))
 
 
 def _outrun(directories: Sequence[LivingDirectory], images: _Images) -> list[set[TopicPartition]]:
@@ -494,15 +500,23 @@ class LivingDirectory(DirectoryBackup):
             del self.stored[name], self._directories[name]
         return found
 
-    def joined(self, before: _Images, after: _Images) -> set[TopicPartition]:
-        """The partitions whose stored replica is in sync, and was not before."""
-        if self.directory.cluster_id not in before:
-            return set()
-        return (self.in_sync(after) - self.in_sync(before)) & self.live
+    def late(
+        self, before: _Images, after: _Images, outrun: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, str]:
+        """The partitions whose stored replica may lack what it has to have by now, and why.
 
-    def elected(self, before: _Images, after: _Images) -> set[TopicPartition]:
-        """The partitions whose stored replica leads, and did not before."""
-        return (self.led(after) - self.led(before)) & self.live
+        Args:
+            before: the metadata from before they were stored.
+            after: those of now.
+            outrun: the partitions that :func:`_outrun` found.
+        """
+        found = dict.fromkeys(outrun, "ended before another was cleaned")
+        elected = self.led(after) - self.led(before)
+        found |= dict.fromkeys(elected & self.live, "became the leader")
+        if self.directory.cluster_id in before:
+            joined = self.in_sync(after) - self.in_sync(before)
+            found |= dict.fromkeys(joined & self.live, "got in sync")
+        return found
 
     def in_sync(self, images: _Images) -> set[TopicPartition]:
         """The partitions whose replica on the broker of the directory is in sync."""
