@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from kdump.log.directory import LogDirectory, directory_kind, read_log_directory
 from kdump.log.living import is_unreadable
 from kdump.log.lock_holders import ReadAs, is_living
 from kdump.phases import phase
+from kdump.processes.cpu_share import idle_cpu_priority
 from kdump.storage.location import Location, each_once
 from kdump.storage.places import parse_location
 
@@ -175,7 +177,8 @@ class Verification(Struct, frozen=True):
         take: Callable[[Finding], None] | None = None,
     ) -> ExitStatus:
         """Verify what is listed, and print the results."""
-        with phase("verifying"):
+        beside = idle_cpu_priority() if request.gives_way else contextlib.nullcontext()
+        with phase("verifying"), beside:
             said = verify(request, self.engine)
             return _print(said, printer, take, self.worst_allowed)
 

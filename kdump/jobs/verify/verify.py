@@ -139,6 +139,11 @@ class VerifyRequest(Struct, frozen=True):
     bandwidth: Bandwidth | None = None
     is_stopped: bool = False
 
+    @property
+    def gives_way(self) -> bool:
+        """Whether others come first: a broker is there, or whoever set a limit."""
+        return bool(self.living) or self.bandwidth is not None
+
 
 class VerifySummary(Struct, frozen=True):
     """The totals of a verification.
@@ -273,7 +278,7 @@ class _Verification:
 
     def run(self) -> Iterator[VerifyEvent]:
         with contextlib.ExitStack() as beside:
-            if self.request.living or self.request.bandwidth is not None:
+            if self.request.gives_way:
                 beside.enter_context(idle_io_priority())
                 beside.enter_context(half_of_the_cpus())
             yield from self._events()
