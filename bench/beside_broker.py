@@ -37,7 +37,8 @@ from measuring import kdump
 
 _NODE: Final = Node(1, ("d1",), "broker,controller")
 _FILLED: Final = {"segment.bytes": str(16 << 20), "retention.ms": "-1"}
-_FILLED_BYTES: Final = 600_000_000
+_FILLED_BYTES: Final = 6_000_000_000
+"""Enough for a scrub to read most of the time, not to start: a real one reads for hours."""
 _RECORD: Final = os.urandom(10_000)
 _TIMED_RECORD: Final = os.urandom(1000)
 _PAUSE_SECONDS: Final = 0.002
