@@ -105,9 +105,12 @@ def json_lines(columns: pa.RecordBatch) -> memoryview:
         opening = ","
         if _has_one_value(column):
             text += _json_values(name, column[:1])[0].as_py()
-        else:
+        elif column.null_count or not _is_quoted(name, column):
             pieces += [pa.scalar(text, _TEXT), _json_values(name, column)]
             text = ""
+        else:  # the quotes are the same everywhere
+            pieces += [pa.scalar(f'{text}"', _TEXT), _escaped(column.cast(_TEXT))]
+            text = '"'
     text += "}\n"
     if not pieces:
         return memoryview((text * len(columns)).encode())
@@ -124,22 +127,36 @@ def _has_one_value(column: pa.Array) -> bool:
     return bool(first == column[-1] and pc.all(pc.equal(column, first)).as_py())
 
 
+def _is_quoted(name: str, column: pa.Array) -> bool:
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return is_text and name != "headers"
+
+
 def _json_values(name: str, column: pa.Array) -> pa.Array:
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        texts = column.cast(_TEXT)
-        values = texts if name == "headers" else _quoted(texts)
+    if _is_quoted(name, column):
+        quote = pa.scalar('"', _TEXT)
+        escaped = _escaped(column.cast(_TEXT))
+        values = pc.binary_join_element_wise(quote, escaped, quote, pa.scalar("", _TEXT))
     else:
         values = column.cast(pa.string()).cast(_TEXT)
     return values.fill_null(pa.scalar("null", _TEXT))
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
-    escaped = pc.replace_substring(texts, "\\", "\\\\")
-    escaped = pc.replace_substring(escaped, '"', '\\"')
-    quote = pa.scalar('"', _TEXT)
-    quoted = pc.binary_join_element_wise(quote, escaped, quote, pa.scalar("", _TEXT))
+def _escaped(texts: pa.Array) -> pa.Array:
+    """The texts as in JSON, without the quotes around them."""
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: len(texts) + 1]
+    used = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    if not len(used):
+        return texts
+    escaped = texts
+    for character in ("\\", '"'):
+        # One look at all bytes costs less than a look into each text.
+        if (used == ord(character)).any():
+            escaped = pc.replace_substring(escaped, character, f"\\{character}")
+    if used.min() >= ord(" ") and used.max() <= ord("~"):
+        return escaped
     is_unsafe = pc.match_substring_regex(texts, _ESCAPED).fill_null(False)
     if is_unsafe.true_count:
-        each = pa.array(map(format_json, texts.filter(is_unsafe).to_pylist()), _TEXT)
-        quoted = pc.replace_with_mask(quoted, is_unsafe, each)
-    return quoted
+        each = [format_json(text)[1:-1] for text in texts.filter(is_unsafe).to_pylist()]
+        escaped = pc.replace_with_mask(escaped, is_unsafe, pa.array(each, _TEXT))
+    return escaped
