@@ -34,7 +34,7 @@ from kdump.log.directory import DirectoryKind
 from kdump.log.lock_holders import is_living
 from kdump.log.selection import EVERYTHING
 from kdump.phases import phase
-from kdump.processes.cpu_share import half_of_the_cpus, idle_cpu_priority
+from kdump.processes.cpu_share import half_of_the_cpus
 from kdump.processes.io_priority import idle_io_priority
 from kdump.repository.repository_writer import RepositoryWriter, begun_backup
 from kdump.storage.file_status import FileStatus, file_status
@@ -95,7 +95,8 @@ def back_up(
             for plan in plans
         }
         if living:
-            with idle_io_priority(), half_of_the_cpus(), idle_cpu_priority():
+            # Not at the idle priority for CPUs: while a partition is read, its broker changes it.
+            with idle_io_priority(), half_of_the_cpus():
                 done |= back_up_living(living)
         result.log_dirs = [done[each.path] for each in request.log_dirs]
         _notice_changes(plans, result)
