@@ -146,6 +146,11 @@ DISK_NOT_COLLECTED: Final = _notice(
 ISR_NOT_COLLECTED: Final = _refusal(
     _LOSS, "isr-not-collected", "partitions whose in-sync replicas were not collected"
 )
+ISR_BEHIND: Final = _refusal(
+    _LOSS,
+    "isr-behind",
+    "partitions whose in-sync replicas end before another: their disks may be of an earlier time",
+)
 BROKER_AS_CONTROLLER: Final = _refusal(
     _CONTRADICTION, "controller-is-broker", "controllers with the id of a broker"
 )

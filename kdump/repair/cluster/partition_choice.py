@@ -281,6 +281,7 @@ class _PartitionChoice(Struct):
             leader = _best(holders, self.by_node, self.registered)
             self._report_future(self.by_node[leader])
             self._report_missing(self.by_node[leader])
+            self._report_in_sync_behind(self.by_node[leader])
             self._report_claims_ahead(self.by_node[leader])
             return leader, (leader,), self.by_node[leader].source
         return self._without_data(replicas)
@@ -355,6 +356,34 @@ class _PartitionChoice(Struct):
                 f"{what}: {', '.join(map(str, absent))}; node {leader.node_id} leads, and offsets"
                 f" from {log.log_end_offset} on are lost",
             )
+
+    def _report_in_sync_behind(self, leader: DiskReplica) -> None:
+        """Report in-sync replicas that all end before a leader that was not in sync.
+
+        In its epoch a leader has everything that its followers have. So the disks of those in sync
+        are of an earlier time, were replaced, or have lost the end of the log.
+        """
+        if self.registered is None or leader.is_future:
+            return
+        in_sync = {*self.registered.isr, *self.registered.elr}
+        is_later = leader.end[0] > self.registered.leader_epoch
+        if is_later or not in_sync or leader.node_id in in_sync:
+            return
+        known = self.registered.directory_of
+        ends: dict[int, int] = {}
+        for node in sorted(in_sync):
+            replica = self.by_node.get(node)
+            is_absent = replica is None and not self._has_all_disks(node, known.get(node))
+            if is_absent or (replica is not None and replica.end >= leader.end):
+                return
+            ends[node] = _log_of(replica).log_end_offset
+        behind = ", ".join(f"node {node}, which ends at {ends[node]}" for node in ends)
+        self._notice(
+            notice_codes.ISR_BEHIND,
+            f"in sync: {behind}; node {leader.node_id} leads, and offsets from"
+            f" {_log_of(leader).log_end_offset} on may be lost; if there is a newer disk, collect"
+            " it instead",
+        )
 
     def _report_claims_ahead(self, leader: DiskReplica) -> None:
         claims = self.topic.claims.get(self.number, ())

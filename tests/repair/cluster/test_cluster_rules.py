@@ -680,6 +680,37 @@ def test_a_lost_broker_keeps_its_replicas_and_others_lead() -> None:
     assert {"isr-not-collected", "node-not-collected"} <= codes(plan)
 
 
+@pytest.mark.parametrize("old", [(replica("orders", end=40),), ()], ids=["older", "replaced"])
+def test_a_replica_that_was_alone_in_sync_and_is_behind_is_asked_for(
+    old: tuple[CollectedPartition, ...],
+) -> None:
+    """Its disk is of an earlier time, such as from a snapshot of its volume, or was replaced."""
+    alone = copy(*topic_records("orders", [(1, 2)], isr=[1]), broker(1), broker(2))
+    disks = (disk(1, *old), disk(2, replica("orders", end=60), metadata=alone))
+    plan = plan_of(*disks)
+    assert partition_of(plan, "orders").leader == 2
+    (what,) = named(plan, "isr-behind")
+    assert f"node 1, which ends at {40 if old else 0}; node 2 leads, and offsets from 60 on" in what
+    assert "isr-behind" in {code for code, _ in refusing(plan)}
+
+
+@pytest.mark.parametrize(
+    ("isr", "ends", "epochs"),
+    [
+        ([1, 2], (40, 60), [(0, 0)]),  # node 2 has what was committed
+        ([1], (60, 60), [(0, 0)]),
+        ([1], (40, 60), [(0, 0), (7, 50)]),  # node 2 was elected after the end of the copy
+    ],
+)
+def test_a_replica_in_sync_that_is_behind_is_not_asked_for_if_the_leader_was_in_sync(
+    isr: list[int], ends: tuple[int, int], epochs: list[tuple[int, int]]
+) -> None:
+    metadata = copy(*topic_records("orders", [(1, 2)], isr=isr), broker(1), broker(2))
+    first, second = (replica("orders", end=end, epochs=epochs) for end in ends)
+    plan = plan_of(disk(1, first), disk(2, second, metadata=metadata))
+    assert "isr-behind" not in codes(plan)
+
+
 def test_a_partition_of_lost_brokers_waits_for_one_of_them() -> None:
     metadata = copy(*topic_records("orders", [(1, 3)], isr=[3], leader=3), broker(1), broker(3))
     plan = plan_of(disk(2, metadata=metadata))
