@@ -25,6 +25,8 @@ from kdump.state.metadata.cluster_plan import (
     PlannedTopicPartition,
     ResourceConfig,
     SeenOnDisks,
+    SeenPartition,
+    SeenReplica,
     Source,
     SourceKind,
 )
@@ -195,6 +197,7 @@ def kept(record_type: str) -> Any:
     return tuples(st.builds(PlannedRecord, st.just(record_type), st.integers(0, 9), DATA, SOURCES))
 
 
+SOME_EPOCH: Final = st.integers(-1, 2**31 - 1)
 PLANS: Final = st.builds(
     ClusterPlan,
     kdump=TEXTS,
@@ -240,7 +243,24 @@ PLANS: Final = st.builds(
         )
     ),
     is_loss_accepted=st.booleans(),
-    seen=st.builds(SeenOnDisks, nullable(TEXTS), INT64, INT32, st.integers(-1, 2**63 - 1)),
+    seen=st.builds(
+        SeenOnDisks,
+        nullable(TEXTS),
+        INT64,
+        INT32,
+        st.integers(-1, 2**63 - 1),
+        tuples(
+            st.builds(
+                SeenPartition,
+                TEXTS,
+                UUIDS,
+                INT32,
+                tuples(INT32, unique=True),
+                SOME_EPOCH,
+                tuples(st.builds(SeenReplica, INT32, SOME_EPOCH, st.integers(-1, 2**63 - 1))),
+            )
+        ),
+    ),
 )
 """Any plan that can be written."""
 

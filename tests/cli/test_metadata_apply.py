@@ -9,6 +9,8 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
+from builders.dead_clusters import an_id, disk, replica
+from builders.dead_clusters import plan_of as plan_of_disks
 from builders.freeing import run
 from builders.image_plans import plan_of
 from builders.in_process import Outcome
@@ -273,6 +275,76 @@ def test_an_edited_plan_below_the_disks_is_refused(
     assert outcome.exit_status == 16
     assert what in outcome.stderr.decode()
     assert not contents_of(empty)
+
+
+ORDERS: Final = (
+    disk(1, replica("orders", end=90, epochs=[(4, 0)])),
+    disk(2, replica("orders", end=60, epochs=[(4, 0)])),
+)
+
+
+def edited(plan: ClusterPlan, **edit: Any) -> ClusterPlan:
+    """The plan with another only partition of its only topic."""
+    (topic,) = plan.topics
+    (partition,) = topic.partitions
+    return replace(plan, topics=(replace(topic, partitions=(replace(partition, **edit),)),))
+
+
+@pytest.mark.parametrize(
+    ("edit", "status", "what"),
+    [
+        ({"leader": 2, "isr": (2,)}, 4, "orders-0: by an edit of the plan node 2 may lead, and"),
+        ({"isr": (1, 2)}, 4, "node 2 may lead, and node 1 loses what it has more (epoch 4, end 90"),
+        ({"leader": -1, "isr": (), "elr": (2,)}, 4, "topic.orders.partition.0.leader=2"),
+        (
+            {"replicas": (2,), "directories": (an_id("2"),), "leader": 2, "isr": (2,)},
+            4,
+            "node 2 may lead",
+        ),
+        ({"leader_epoch": 4}, 16, "orders-0: the plan has leader_epoch 4, and the collected disks"),
+    ],
+)
+def test_an_edited_partition_that_loses_records_is_refused(
+    edit: dict[str, Any], status: int, what: str, empty: Path
+) -> None:
+    outcome = apply(edited(plan_of_disks(*ORDERS), **edit), empty)
+    assert outcome.exit_status == status
+    assert what in outcome.stderr.decode()
+    assert not contents_of(empty)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"leader_epoch": 900},
+        {"replicas": (1,), "directories": (an_id("1"),)},
+        {"leader": -1},
+    ],
+)
+def test_an_edited_partition_that_loses_nothing_is_applied(
+    edit: dict[str, Any], empty: Path
+) -> None:
+    assert apply(edited(plan_of_disks(*ORDERS), **edit), empty).exit_status == 0
+
+
+def test_a_leader_that_was_set_is_no_edit(empty: Path) -> None:
+    plan = plan_of_disks(*ORDERS, settings=[("topic.orders.partition.0.leader", "2")])
+    accepted = replace(plan, is_loss_accepted=True)
+    assert apply(accepted, empty).exit_status == 0
+
+
+def test_an_edit_that_leaves_directories_behind_is_refused(empty: Path) -> None:
+    plan = plan_of_disks(disk(1, replica("orders"), replica("orders", 1)))
+    (topic,) = plan.topics
+    for changed, what in (
+        (replace(topic, topic_id=an_id("another")), f"topic.orders.id={an_id('another')}"),
+        (replace(topic, partitions=topic.partitions[:1]), "topic.orders.partitions=1"),
+    ):
+        outcome = apply(replace(plan, topics=(changed,)), empty)
+        assert outcome.exit_status == 4
+        assert what in outcome.stderr.decode()
+    # Somebody who deletes the topic from the plan wants that.
+    assert apply(replace(plan, topics=()), empty).exit_status == 0
 
 
 def test_an_edited_level_that_cannot_hold_credentials_is_refused(

@@ -18,7 +18,7 @@ from kdump.apply.directory_changes import (
     aside_name,
 )
 from kdump.apply.plan import TargetDirectory, TargetPartition
-from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.message_json import MessageJsonError
 from kdump.formats.meta_properties import MetaProperties, encode_meta_properties
 from kdump.formats.names import (
@@ -30,6 +30,7 @@ from kdump.formats.names import (
     OF_FILE_SYSTEMS,
     is_topic_name,
 )
+from kdump.jobs.metadata.edited_plan import UnacceptedLossError, require_fits_disks
 from kdump.jobs.metadata.metadata_copies import (
     MetadataCopy,
     read_copies,
@@ -63,12 +64,6 @@ METADATA_DIRECTORY = str(CLUSTER_METADATA_PARTITION)
 _PROPERTIES_VERSION = 1
 _IGNORED = OF_FILE_SYSTEMS | {LOCK_FILE}
 """What an empty directory may have."""
-
-
-class UnacceptedLossError(KdumpError):
-    """The plan loses something, and nobody has accepted that."""
-
-    exit_status = ExitStatus.DAMAGE_LEFT
 
 
 class AppliedPlan(Struct, frozen=True):
@@ -115,7 +110,7 @@ def apply_plan_to(
         OSError: a file cannot be read.
     """
     _require_accepted(plan)
-    _require_above_disks(plan)
+    require_fits_disks(plan)
     with phase(f"reading {path}"):
         directory = _directory(path)
         copies = [] if directory is None else read_copies([directory])
@@ -148,30 +143,6 @@ def _require_accepted(plan: ClusterPlan) -> None:
             f"the plan loses something: {losses[0]}{more}; make it again with --accept-loss, or"
             f" decide otherwise with --set"
         )
-
-
-def _require_above_disks(plan: ClusterPlan) -> None:
-    """Refuse numbers that an edit made lower than those on the disks.
-
-    Raises:
-        UsageProblem: brokers would keep what they have, or give out producer ids again.
-    """
-    seen = plan.seen
-    if seen.cluster_id not in (None, plan.cluster_id):
-        raise UsageProblem(
-            f"the plan is of the cluster {plan.cluster_id}, and the collected disks are of"
-            f" {seen.cluster_id}"
-        )
-    for name, value, highest in (
-        ("snapshot_offset", plan.snapshot_offset, seen.highest_offset),
-        ("snapshot_epoch", plan.snapshot_epoch, seen.highest_epoch),
-        ("next_producer_id", plan.next_producer_id, seen.highest_producer_id),
-    ):
-        if value <= highest:
-            raise UsageProblem(
-                f"the plan has {name} {value}, and the collected disks have {highest}: name a"
-                " greater one"
-            )
 
 
 def _require_known(plan: ClusterPlan, losses: Iterable[ImageLoss]) -> None:

@@ -8,7 +8,7 @@ and epoch above those of every copy, so that brokers with old copies fetch the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,12 +57,14 @@ from kdump.repair.rebuild.new_voters import require_distinct
 from kdump.repair.rebuild.node_directories import derived_directory_id
 from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
+    FirstLeader,
     MovedAside,
     PlannedController,
     PlannedRecord,
     PlannedTopic,
     ResourceConfig,
     SeenOnDisks,
+    SeenPartition,
     Source,
     SourceKind,
 )
@@ -158,9 +160,9 @@ class _Planner(Struct, frozen=True):
             self.evidence, self.copy, self.copy_source, self.overrides, self.notices
         )
         level = next(each.level for each in features if each.name == METADATA_VERSION)
-        topics, first_leaders = self._topics(level >= DIRECTORY_ASSIGNMENT)
+        topics, first_leaders, partitions = self._topics(level >= DIRECTORY_ASSIGNMENT)
         kraft_version, kraft_source = self._kraft_version(level)
-        seen = self._seen()
+        seen = self._seen(partitions)
         offset, epoch = self._above_all_copies(seen)
         producer_id = self._next_producer_id(seen.highest_producer_id)
         self._report_brokers_as_controllers()
@@ -238,7 +240,9 @@ class _Planner(Struct, frozen=True):
 
     # --- topics
 
-    def _topics(self, assigns_directories: bool) -> tuple[tuple[PlannedTopic, ...], Any]:
+    def _topics(
+        self, assigns_directories: bool
+    ) -> tuple[tuple[PlannedTopic, ...], tuple[FirstLeader, ...], Sequence[SeenPartition]]:
         missing = missing_disks(self.evidence, self.copy)
         chooser = TopicChooser(
             self.evidence,
@@ -280,7 +284,7 @@ class _Planner(Struct, frozen=True):
             self.overrides,
             self.notices,
         )
-        return tuple(settled), first_leaders
+        return tuple(settled), first_leaders, partitions.seen
 
     def _copied_configs(self) -> Mapping[str, Mapping[str, str]]:
         return {} if self.copy is None else self.copy.image.of(EntityKind.CONFIG)
@@ -325,8 +329,8 @@ class _Planner(Struct, frozen=True):
 
     # --- numbers above all others
 
-    def _seen(self) -> SeenOnDisks:
-        """The highest numbers of all disks.
+    def _seen(self, partitions: Sequence[SeenPartition]) -> SeenOnDisks:
+        """The highest numbers of all disks, and what they have of the partitions.
 
         Broker epochs are offsets of the metadata log, too: they are in the markers of a clean stop.
         """
@@ -344,7 +348,11 @@ class _Planner(Struct, frozen=True):
             ids += (each for each in own if each is not None)
         clusters = {each.cluster_id for each in self.evidence.directories} - {None}
         return SeenOnDisks(
-            min(filter(None, clusters), default=None), max(offsets), max(epochs), max(ids)
+            min(filter(None, clusters), default=None),
+            max(offsets),
+            max(epochs),
+            max(ids),
+            tuple(partitions),
         )
 
     def _above_all_copies(self, seen: SeenOnDisks) -> tuple[int, int]:

@@ -22,6 +22,8 @@ from kdump.state.epochs.follower_truncation import LoadedReplica, lost_as_follow
 from kdump.state.metadata.cluster_plan import (
     PlannedConfig,
     PlannedTopicPartition,
+    SeenPartition,
+    SeenReplica,
     Source,
     SourceKind,
 )
@@ -44,6 +46,7 @@ class PartitionPlanner(Struct):
     Attributes:
         copy_source: the source of what comes from the chosen copy.
         missing: the log directories that were not collected, by node.
+        seen: what the disks have of the partitions that were planned.
     """
 
     evidence: Evidence
@@ -51,6 +54,7 @@ class PartitionPlanner(Struct):
     overrides: Overrides
     notices: Notices
     missing: Mapping[int, frozenset[str]]
+    seen: list[SeenPartition] = field(default_factory=list)
 
     def plan(self, topic: TopicChoice) -> tuple[PlannedTopicPartition, ...]:
         """The partitions of a topic, by number.
@@ -135,6 +139,7 @@ class _PartitionChoice(Struct):
                 f" {epoch - 1} is in use, and followers of an epoch below it never get in sync"
             )
         is_as_registered = self.registered is not None and replicas == self.registered.replicas
+        self.planner.seen.append(self._seen(isr, epoch - 1))
         self._report_not_loaded(self.by_node.get(leader))
         if leader >= 0:
             self._report_losses(leader, replicas, self.by_node.get(leader))
@@ -167,6 +172,17 @@ class _PartitionChoice(Struct):
                 if said is None
                 else Source(SourceKind.SET, "leader epoch"),
             },
+        )
+
+    def _seen(self, isr: tuple[int, ...], highest_epoch: int) -> SeenPartition:
+        replicas = (SeenReplica(node, *self.by_node[node].end) for node in sorted(self.by_node))
+        return SeenPartition(
+            self.topic.name,
+            self.topic.topic_id,
+            self.number,
+            isr,
+            highest_epoch,
+            tuple(replicas),
         )
 
     def _existence(self) -> Source:

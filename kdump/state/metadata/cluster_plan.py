@@ -261,6 +261,43 @@ class FirstLeader(Struct, frozen=True):
     node_id: Int32
 
 
+class SeenReplica(Struct, frozen=True):
+    """Where the log of a replica ends once a broker has started.
+
+    Attributes:
+        leader_epoch: the last one in the log; -1 without any.
+        log_end_offset: -1 if no broker loads the log.
+    """
+
+    node_id: Int32
+    leader_epoch: Annotated[int, number(-1, MOST_INT32)]
+    log_end_offset: Annotated[int, number(-1)]
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """The greater, the more advanced the replica."""
+        return self.leader_epoch, self.log_end_offset
+
+
+class SeenPartition(Struct, frozen=True):
+    """A partition as the disks have it, and the leaders that the notices are about.
+
+    Attributes:
+        topic: the name of its topic.
+        topic_id: the one with which the plan was made.
+        isr: the nodes that lead by the plan, or ``--set``.
+        highest_leader_epoch: in copies, checkpoints and batch headers; -1 without any.
+        replicas: those on disks that were collected, by node id.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: Int32
+    isr: Nodes
+    highest_leader_epoch: Annotated[int, number(-1, MOST_INT32)]
+    replicas: tuple[SeenReplica, ...]
+
+
 class SeenOnDisks(Struct, frozen=True):
     """What the plan must fit, whoever edits it.
 
@@ -268,12 +305,14 @@ class SeenOnDisks(Struct, frozen=True):
         cluster_id: of the collected disks; None if none names it.
         highest_offset: of any copy of the metadata; likewise ``highest_epoch``.
         highest_producer_id: on any disk; -1 if there is none.
+        partitions: those of the plan, by topic and number.
     """
 
     cluster_id: str | None
     highest_offset: int
     highest_epoch: Int32
     highest_producer_id: Annotated[int, number(-1)]
+    partitions: tuple[SeenPartition, ...] = ()
 
 
 class ClusterPlan(Struct, frozen=True):

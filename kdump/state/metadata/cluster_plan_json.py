@@ -21,7 +21,7 @@ from kdump.state.metadata.cluster_plan import ClusterPlan, PlannedTopic, Planned
 Value = TypeVar("Value")
 
 PLAN_FORMAT: Final = "kdump metadata plan"
-PLAN_VERSION: Final = 2
+PLAN_VERSION: Final = 3
 _HEAD: Final = {"format": PLAN_FORMAT, "version": PLAN_VERSION}
 _SPREAD: Final = (
     *("controllers", "features", "topics", "configs", "partitions", "brokers", "acls", "scram"),
