@@ -6,16 +6,21 @@ import json
 import os
 import shutil
 import subprocess
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builders.batches import batch, record
 from builders.in_process import run_kdump
 from builders.json_answers import Row, objects
 from builders.log_directories import write_log_directory, write_partition
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.recovery import marker, of_producer
 from builders.transaction_states import key_of, log_of, value_of
+from kdump.formats.names import PARTITION_METADATA
+from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 
 CLUSTER_DISKS = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
 CHANGED_LATER = ("div-", "lag-prefix", "late-clean", "expanded")
@@ -345,6 +350,24 @@ def test_nothing_is_refused_once_a_transaction_is_complete(tmp_path: Path) -> No
     write_partition(root / "__transaction_state-0", {0: log_of([(key_of("a"), value)])})
     (row,) = of_type(txns(tmp_path, "d1"), "transaction")
     assert row["refusing_partitions"] == []
+
+
+@pytest.mark.parametrize(("current", "refusing"), [(77, ["orders-0"]), (78, [])])
+def test_an_end_is_looked_for_in_the_topic_that_the_metadata_has(
+    current: int, refusing: list[str], tmp_path: Path
+) -> None:
+    """A disk has a deleted topic of the name, too: one in which the producer has gone on."""
+    refused = of_producer(0, epoch=4, transactional=True) + marker(1, commit=True, epoch=5)
+    for disk, topic_id, log in ("d1", 77, refused), ("d2", 78, batch([record(0)])):
+        metadata = encode_partition_metadata(PartitionMetadata(0, uuid.UUID(int=topic_id)))
+        root = write_log_directory(tmp_path / disk, clean=False)
+        write_partition(root / "orders-0", {0: log}, others={PARTITION_METADATA: metadata})
+    value = value_of(producer_epoch=4, state=PREPARE_COMMIT)
+    write_partition(tmp_path / "d2/__transaction_state-0", {0: log_of([(key_of("a"), value)])})
+    write_metadata_log(tmp_path / "d2", [topic_record("orders", current)])
+    outcome = run_kdump(["txns", "--output", "jsonl", "d1", "d2"], tmp_path)
+    (row,) = of_type(objects(outcome.stdout), "transaction")
+    assert row["refusing_partitions"] == refusing
 
 
 def test_hostile_names_cannot_reach_the_terminal_or_the_shell(tmp_path: Path) -> None:

@@ -26,7 +26,13 @@ from kdump.jobs.transactions.refused_ends import refused_ends
 from kdump.log.broker import require_one_cluster
 from kdump.log.directory import LogDirectory
 from kdump.log.log_search import ReplicaEnd, within_log
-from kdump.log.replicas import Replica, of_each_topic, rank_replicas, replicas_by_partition
+from kdump.log.replicas import (
+    Replica,
+    of_each_topic,
+    of_one_topic,
+    rank_replicas,
+    replicas_by_partition,
+)
 from kdump.log.selection import PartitionSelection
 from kdump.log.valid_windows import Damage
 from kdump.phases import during, phase
@@ -200,9 +206,11 @@ def txns(
         if each.replica.partition in request.selection
     ]
     with phase("looking where decided transactions can end"):
+        # Coordinators send markers to the topic that the cluster has now.
+        current, _ = of_one_topic((each.replica for each, _ in read), lambda: topic_ids)
         refused = refused_ends(
             (each for log in coordinators.logs.values() for each in log.transactions),
-            {each.topic_partition: each.replica for each, _ in read},
+            {key: each for each in current if (key := each.partition.topic_partition) is not None},
         )
     return TxnsReport(coordinators, partitions, damages, problems, refused)
 
