@@ -26,6 +26,7 @@ from kdump.cli.output.write_report import (
     Operations,
     failure_events,
     open_report,
+    outcome_notes,
     planned_event,
     preview_status,
     report_failures,
@@ -95,7 +96,8 @@ class ChangeRun:
     def operations(self, *, verbose: bool | None = None) -> Operations:
         """The operations of all plans; listed with ``--verbose`` unless ``verbose`` says."""
         listed = self._arguments.verbose if verbose is None else verbose
-        return Operations(self.done, verbose=listed)
+        with outcome_notes(self.done):
+            return Operations(self.done, verbose=listed)
 
     @contextlib.contextmanager
     def report(self) -> Iterator[Printer]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kdump.apply.apply import apply_plan
 from kdump.apply.disk_space import with_journal
@@ -35,6 +36,8 @@ class Writing(Struct, frozen=True):
         keep_undo: whether it keeps undo data.
         overwrites: whether it overwrites what it replaces, where it keeps no undo data.
         is_first: whether it has changed nothing before, for messages.
+        done: what it has changed so far, also in earlier rounds: each log directory with a sentence
+            about it. Copies of this value share the list.
     """
 
     command: str
@@ -42,6 +45,7 @@ class Writing(Struct, frozen=True):
     keep_undo: bool = True
     overwrites: bool = False
     is_first: bool = True
+    done: list[tuple[Path, str]] = field(default_factory=list)
 
 
 class Interrupted(Struct, frozen=True):
@@ -101,14 +105,29 @@ def locked_for_writing(
                     with contextlib.suppress(KdumpError, OSError):
                         remove_remains(log_dir)
     except BaseException as stop:
-        is_signal = isinstance(stop, KeyboardInterrupt)
-        if is_signal and not getattr(stop, "__notes__", ()):
-            for log_dir in log_dirs:
-                stop.add_note(f"{log_dir}: nothing was changed")
+        if isinstance(stop, KeyboardInterrupt):
+            _note_what_is_done(stop, log_dirs, writing)
         for earlier in finished:
             what = f"an earlier kdump {earlier.command} was interrupted, and was finished first"
             stop.add_note(f"{earlier.log_dir}: {what}")
         raise
+
+
+def _note_what_is_done(stop: BaseException, log_dirs: Iterable[Path], writing: Writing) -> None:
+    """Note on a signal what was changed, if whatever it stopped has not noted that."""
+    notes: Sequence[str] = [*getattr(stop, "__notes__", ())]
+    lines = [line for _, line in writing.done if line not in notes]
+    if lines or not notes:
+        changed = {path for path, _ in writing.done}
+        lines += (
+            f"{log_dir}: nothing was changed"
+            for log_dir in log_dirs
+            if log_dir not in changed and not any(f"{log_dir}: " in note for note in notes)
+        )
+    for line in lines:
+        stop.add_note(line)
+    if writing.done:
+        stop.add_note("run the command again: it does what is left to do")
 
 
 class PlanResult(Struct, frozen=True):
@@ -217,18 +236,27 @@ def _applied(plan: Plan, writing: Writing) -> PlanResult:
         plan,
         keep_undo=keep_undo,
         command=writing.command,
-        is_first=writing.is_first,
+        is_first=writing.is_first and not writing.done,
     )
+    done = PlanResult(plan, True, undo if writing.keep_undo else None, needed_bytes)
+    writing.done.append((plan.path, str(outcome_line(done))))
     failure = None
     if undo is not None and not writing.keep_undo:
         try:
             discard(plan.path, undo, overwrites=True)
         except OSError as problem:
             failure = KdumpError(
-                f"{problem.filename or plan.path}: {reason_of(problem)}; all changes are"
-                " made, but what they replace is not overwritten yet; remove the cause and run"
-                f" 'kdump {writing.command} --finish'"
+                f"{problem.filename or plan.path}: {reason_of(problem)}; {_NOT_OVERWRITTEN};"
+                f" remove the cause and run 'kdump {writing.command} --finish'"
             )
+        except BaseException as stop:
+            stop.add_note(
+                f"{plan.path}: {_NOT_OVERWRITTEN}; run 'kdump {writing.command} --finish'"
+            )
+            raise
         else:
             undo = None
     return PlanResult(plan, True, undo, needed_bytes, failure)
+
+
+_NOT_OVERWRITTEN: Final = "all changes are made, but what they replace is not overwritten yet"
