@@ -36,6 +36,7 @@ from kdump.apply.before_images import keep_before_images
 from kdump.apply.disk_space import DISK_FULL, DiskSpace
 from kdump.apply.files import DISK, Files, Metadata
 from kdump.apply.fingerprints import fingerprints_of
+from kdump.apply.foreign_changes import touched_by
 from kdump.apply.journal import CUT_SUFFIX, BeforeImage, Fingerprint, Journal, RunState
 from kdump.apply.journal_file import (
     next_run_number,
@@ -187,7 +188,9 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
         each.path.name if each.path != plan.path else ROOT: Metadata.of(each.path.stat())
         for each in plan.directories
     }
-    fingerprints = fingerprints_of(plan.path, directories, run.moves, with_checksums=False)
+    fingerprints = fingerprints_of(
+        plan.path, directories, run.moves, touched=_root_files(plan), with_checksums=False
+    )
     # 1.
     staged = stage_new_content(plan, number, files, created_ns=created_ns)
     kept = keep_before_images(plan, number, files, keep_undo=keep_undo)
@@ -218,6 +221,18 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
     # 2.
     write_journal(plan.path, journal, RunState.APPLYING, files)
     return journal
+
+
+def _root_files(plan: Plan) -> set[str]:
+    """The files beside the partitions that a plan changes."""
+    return {
+        name
+        for directory in plan.directories
+        if directory.path == plan.path
+        for each in directory.operations
+        for name in (each.name, each.source)
+        if name is not None
+    }
 
 
 def _require_obeyed(log_dir: Path, journal: Journal) -> None:
@@ -292,7 +307,11 @@ def _completed(log_dir: Path, journal: Journal) -> Journal:
         redo_records=(),
         interim={},
         fingerprints=fingerprints_of(
-            log_dir, journal.directories, journal.moves, with_checksums=True
+            log_dir,
+            journal.directories,
+            journal.moves,
+            touched=touched_by(journal),
+            with_checksums=True,
         ),
     )
 

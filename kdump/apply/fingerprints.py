@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ from kdump.apply.journal_record import ROOT
 from kdump.apply.operations import states_of
 from kdump.apply.pinned_directory import directory_of, opened, status_at
 from kdump.formats.checksum import crc32c
-from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
+from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE, LOG_DIRECTORY_FILES
 from kdump.phases import during
 from kdump.storage.local_disk import local
 
@@ -33,12 +33,19 @@ def fingerprints_of(
     directories: Iterable[str],
     moves: Iterable[DirectoryMove] = (),
     *,
+    touched: Container[str],
     with_checksums: bool,
 ) -> dict[str, Fingerprint]:
-    """Take fingerprints of all files in directories of ``log_dir`` (``.`` is itself), by path.
+    """Take fingerprints of the files in directories of ``log_dir`` (``.`` is itself), by path.
+
+    Notes of people beside the partitions, which no broker reads, are not among them: an undo
+    neither reads nor changes them.
 
     Files in directories that a run moves are found wherever those are, and get the path by which
     the journal calls them.
+
+    Args:
+        touched: the files that the run or its undo changes.
 
     Raises:
         OSError: something cannot be read.
@@ -52,11 +59,18 @@ def fingerprints_of(
             if is_root and (name == LOCK_FILE or name.startswith(KDUMP_PREFIX)):
                 continue
             path = sys.intern(name if is_root else f"{directory}/{name}")
+            if is_note(path, touched):
+                continue
             is_small = with_checksums and state.size_bytes <= CHECKSUMMED_BYTES
             now = log_dir / place / name
             checksum = crc32c(local(now).read()) if is_small else None
             fingerprints[path] = Fingerprint(state.size_bytes, state.metadata.modified_ns, checksum)
     return fingerprints
+
+
+def is_note(path: str, touched: Container[str]) -> bool:
+    """Whether a path is that of a file of people beside the partitions, which a run leaves."""
+    return "/" not in path and path not in LOG_DIRECTORY_FILES and path not in touched
 
 
 def kept_file_fingerprint(path: Path, *, is_whole: bool = False) -> Fingerprint:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 from kdump.apply.directory_places import Places
-from kdump.apply.fingerprints import fingerprints_of
+from kdump.apply.fingerprints import fingerprints_of, is_note
 from kdump.apply.journal import Fingerprint, Journal
 from kdump.apply.journal_record import RecordKind
 from kdump.apply.pinned_directory import status_of
 from kdump.apply.segment_names import CLEANED, SWAP
-from kdump.formats.names import KDUMP_PREFIX, LOG_DIRECTORY_FILES
+from kdump.formats.names import KDUMP_PREFIX
 from kdump.words import first_of
 
 _SHOWN: Final = 5
@@ -23,27 +23,30 @@ def changed_since(log_dir: Path, journal: Journal) -> list[str]:
     missing = [path for path in journal.directories if not (log_dir / path).is_dir()]
     if missing:
         return [f"{path} is gone" for path in missing]
-    now = fingerprints_of(log_dir, journal.directories, journal.moves, with_checksums=True)
-    touched = _touched(journal)
-    then = _without_foreign(journal.fingerprints, touched)
-    return _compared(then, _without_foreign(now, touched), Places.of(log_dir, journal.moves))
+    now = _fingerprints_now(log_dir, journal, with_checksums=True)
+    return _compared(_recorded(journal), now, Places.of(log_dir, journal.moves))
 
 
-def _without_foreign(
-    fingerprints: Mapping[str, Fingerprint], touched: Container[str]
+def _fingerprints_now(
+    log_dir: Path, journal: Journal, *, with_checksums: bool
 ) -> dict[str, Fingerprint]:
-    """Those of all files but notes of people beside the partitions, which no broker reads.
-
-    An undo neither reads nor changes them.
-    """
-    return {
-        path: mark
-        for path, mark in fingerprints.items()
-        if "/" in path or path in LOG_DIRECTORY_FILES or path in touched
-    }
+    return fingerprints_of(
+        log_dir,
+        journal.directories,
+        journal.moves,
+        touched=touched_by(journal),
+        with_checksums=with_checksums,
+    )
 
 
-def _touched(journal: Journal) -> set[str]:
+def _recorded(journal: Journal) -> dict[str, Fingerprint]:
+    """The fingerprints in a journal; one of an earlier kdump has those of notes, too."""
+    touched = touched_by(journal)
+    found = journal.fingerprints.items()
+    return {path: mark for path, mark in found if not is_note(path, touched)}
+
+
+def touched_by(journal: Journal) -> set[str]:
     """The files that a run or its undo changes."""
     return {
         *journal.before_images.keys(),
@@ -71,10 +74,9 @@ def changed_during(log_dir: Path, journal: Journal) -> list[str]:
     missing = [path for path in journal.directories if not (log_dir / path).is_dir()]
     if missing:
         return [f"{path} is gone" for path in missing]
-    found_now = fingerprints_of(log_dir, journal.directories, journal.moves, with_checksums=False)
-    touched = _touched(journal)
-    now = _without_foreign(found_now, touched)
-    then = _without_foreign(journal.fingerprints, touched)
+    now = _fingerprints_now(log_dir, journal, with_checksums=False)
+    touched = touched_by(journal)
+    then = _recorded(journal)
     places = Places.of(log_dir, journal.moves)
     deleted = _deleted_with_directories(journal)
     found = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -12,11 +13,14 @@ from builders.log_dir_trees import original_of, seen_by_broker
 from builders.written_files import plan_of, write_files
 from kdump.apply.apply import apply_plan
 from kdump.apply.interrupted_runs import finish_interrupted
+from kdump.apply.journal import RunState
+from kdump.apply.journal_file import read_journal, run_files_in
 from kdump.apply.lock import hold_locks
 from kdump.apply.runs import list_undos
 from kdump.apply.undo import discard, preview_undo, undo
 from kdump.errors import KdumpError
 from kdump.formats import names
+from kdump.storage.local_disk import LocalDisk
 from kdump.target.target_file import Gone, KeptUpTo, NewBytes, TargetFile
 
 LOG = "00000000000000000000.log"
@@ -127,6 +131,26 @@ def test_notes_beside_the_partitions_may_change(log_dir: Path) -> None:
     assert {path: of for path, of in original_of(log_dir).items() if path not in notes} == {
         path: of for path, of in before.items() if path not in notes
     }
+
+
+def test_notes_beside_the_partitions_are_neither_read_nor_recorded(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that only its owner may read does not stop a run."""
+    note = log_dir / "note.txt"
+    note.write_bytes(b"of somebody else")
+    read = LocalDisk.read
+
+    def refusing(disk: LocalDisk, path: str) -> bytes:
+        if path == str(note):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return read(disk, path)
+
+    monkeypatch.setattr(LocalDisk, "read", refusing)
+    apply(log_dir, {LOG: KeptUpTo(6)})
+    journal = read_journal(run_files_in(log_dir)[1][RunState.APPLIED.value])
+    assert names.RECOVERY_POINT_CHECKPOINT in journal.fingerprints
+    assert note.name not in journal.fingerprints
 
 
 def test_a_change_of_content_alone_is_detected_in_small_files(log_dir: Path) -> None:
