@@ -283,9 +283,13 @@ def main() -> NoReturn:
     sys.meta_path.insert(0, _WithoutPandas())
     protect_process()
     open_standard_streams()
-    _stop_at_signals()
-    status = run()
-    _handle_signals(signal.SIG_DFL)  # Python would print a stack trace while it ends
+    status = None
+    try:
+        _stop_at_signals()
+        status = run()
+        _handle_signals(signal.SIG_DFL)  # Python would print a stack trace while it ends
+    except KeyboardInterrupt as stop:  # just before the run, or just after it
+        status = _stopped(stop) if status is None else status
     if not flush_output() and not status:
         status = int(ExitStatus.OPERATIONAL_ERROR)
     if calls_left():

@@ -309,6 +309,19 @@ def test_a_signal_after_the_output_prints_no_stack_trace(change: str, exit_statu
     assert json.loads(done.stdout)[-1]["exit_status"] == 0
 
 
+@pytest.mark.parametrize("place", ["run", "_stop_at_signals"])
+def test_a_signal_just_before_the_run_prints_no_stack_trace(place: str) -> None:
+    change = f"main.{place} = lambda: signal.raise_signal(signal.SIGTERM)"
+    handled = "really = main._stop_at_signals; main._stop_at_signals = lambda: (really(), stop())"
+    if place == "_stop_at_signals":
+        change = f"stop = lambda: signal.raise_signal(signal.SIGTERM); {handled}"
+    program = f"import signal\nimport kdump.cli.main as main\n{change}\nmain.main()"
+    command = [sys.executable, "-c", program, "explain"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stderr == b"kdump: stopped by SIGTERM\n"
+
+
 def test_a_real_terminal_is_recognized() -> None:
     reader, writer = pty.openpty()
     with io.FileIO(reader, "r") as screen, io.FileIO(writer, "w") as stream:
