@@ -347,6 +347,8 @@ class ServedLog(Struct):
                 # What follows is past the end.
                 if damages and self._may_pass(damages, found, offset, end):
                     found.lost_end = end
+                if not damages and not found.parts and found.written is None:
+                    self._require_end(int(step.last_offset[-1]) + 1, found.logs[number])
                 return offset, True
             if _ends_before(found.logs[number], rows, offset):
                 found.lost_end = int(rows.last_offset[0]) + 1
@@ -360,6 +362,23 @@ class ServedLog(Struct):
                 offset = int(rows.last_offset[-1]) + 1
             damages.clear()
         return offset, bool(found.parts)
+
+    def _require_end(self, reached: int, log: StoredFile) -> None:
+        """Refuse a log that ends elsewhere than when its end was looked up.
+
+        A consumer would wait at an offset before that end for ever.
+
+        Args:
+            reached: the end of the last batch that was found in it.
+
+        Raises:
+            OSError: another file has been put in its place, or it cannot be read.
+        """
+        known = next(iter(self._ends.values())).log_end_offset
+        if reached > known:
+            again = self.lookup(Question(time=SpecialTime.LATEST))
+            if again.log_end_offset != known:
+                raise changed_log(log, "was replaced")
 
     def _may_pass(
         self, damages: list[Damage], found: _Taken, offset: int, next_offset: int
