@@ -116,6 +116,66 @@ class BatchRecords:
         )
         return set(np.flatnonzero(is_bad).tolist())
 
+    def check_message_set(self, window: Window, row: int) -> tuple[int | None, bool]:
+        """Check the messages of one entry of magic 0 or 1.
+
+        Returns:
+            The number of messages, None if they are over the limit, and whether they are damaged.
+        """
+        largest = max(self._largest_record_bytes, message_set.LARGEST_INNER_BYTES)
+        place = self._scope.of_batch(window.batches, row)
+        count = 0
+        greatest = message_set.NO_TIMESTAMP
+        offset_before: int | None = None
+        try:
+            outer = message_set.decode_message(message_bytes(window, row, largest))
+            if outer.codec is Codec.NONE:
+                _ = outer.value
+                return 1, False
+            for message in message_set.inner_messages(outer, largest_bytes=largest):
+                _ = message.value
+                if not message.is_valid:
+                    raise FormatError(
+                        "the checksum of a message in a compressed set does not match",
+                        position=message.position,
+                    )
+                if offset_before is not None and message.offset <= offset_before:
+                    self._into.add(
+                        invariants.RECORD_OFFSETS.finding(
+                            place,
+                            "the offsets in a compressed message set go back",
+                            expected=f"more than {offset_before}",
+                            found=message.offset,
+                        )
+                    )
+                    return count, True
+                offset_before = message.offset
+                greatest = max(greatest, message.timestamp)
+                count += 1
+        except OverLimitError as problem:
+            self.not_decoded += 1
+            self._into.add(not_decoded(place, problem))
+            return None, False
+        except FormatError as problem:
+            invariant = (
+                invariants.BATCH_CODEC
+                if count == 0 and window.batches.attributes[row] & record_batch.CODEC_MASK
+                else invariants.RECORD_MALFORMED
+            )
+            self._into.add(invariant.of_error(place, problem))
+            return count, True
+        if outer.magic == 1 and greatest != outer.timestamp:
+            self._into.add(
+                invariants.BATCH_MAX_TIMESTAMP.finding(
+                    place,
+                    "the timestamp of a compressed message set is not the maximum of its messages",
+                    expected=greatest,
+                    found=outer.timestamp,
+                )
+            )
+            return count, True
+        return count, False
+
 
 def not_decoded(place: Place, problem: OverLimitError) -> Finding:
     """The finding for records over the decoding limit."""
@@ -149,68 +209,6 @@ def _is_undecodable(window: Window, position: int, attributes: int) -> bool:
     except FormatError:
         return True
     return False
-
-
-def check_message_set(
-    window: Window, row: int, scope: SegmentScope, into: Collector, largest_record_bytes: int
-) -> tuple[int | None, bool]:
-    """Check the messages of one entry of magic 0 or 1.
-
-    Returns:
-        The number of messages, None if they are over the limit, and whether they are damaged.
-    """
-    largest = max(largest_record_bytes, message_set.LARGEST_INNER_BYTES)
-    place = scope.of_batch(window.batches, row)
-    count = 0
-    greatest = message_set.NO_TIMESTAMP
-    offset_before: int | None = None
-    try:
-        outer = message_set.decode_message(message_bytes(window, row, largest))
-        if outer.codec is Codec.NONE:
-            _ = outer.value
-            return 1, False
-        for message in message_set.inner_messages(outer, largest_bytes=largest):
-            _ = message.value
-            if not message.is_valid:
-                raise FormatError(
-                    "the checksum of a message in a compressed set does not match",
-                    position=message.position,
-                )
-            if offset_before is not None and message.offset <= offset_before:
-                into.add(
-                    invariants.RECORD_OFFSETS.finding(
-                        place,
-                        "the offsets in a compressed message set go back",
-                        expected=f"more than {offset_before}",
-                        found=message.offset,
-                    )
-                )
-                return count, True
-            offset_before = message.offset
-            greatest = max(greatest, message.timestamp)
-            count += 1
-    except OverLimitError as problem:
-        into.add(not_decoded(place, problem))
-        return None, False
-    except FormatError as problem:
-        invariant = (
-            invariants.BATCH_CODEC
-            if count == 0 and window.batches.attributes[row] & record_batch.CODEC_MASK
-            else invariants.RECORD_MALFORMED
-        )
-        into.add(invariant.of_error(place, problem))
-        return count, True
-    if outer.magic == 1 and greatest != outer.timestamp:
-        into.add(
-            invariants.BATCH_MAX_TIMESTAMP.finding(
-                place,
-                "the timestamp of a compressed message set is not the maximum of its messages",
-                expected=greatest,
-                found=outer.timestamp,
-            )
-        )
-        return count, True
-    return count, False
 
 
 def valid_control_batches(window: Window, scope: SegmentScope, into: Collector) -> Column:

@@ -13,7 +13,7 @@ from kdump.check.collector import Collector
 from kdump.check.index_entries import OffsetEntries, TimeEntryCheck
 from kdump.check.index_files import check_offset_index, check_time_index, used_bytes
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
-from kdump.check.records import BatchRecords, check_message_set, valid_control_batches
+from kdump.check.records import BatchRecords, valid_control_batches
 from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.names import FileKind
 from kdump.formats.offset_index import OffsetIndex
@@ -116,9 +116,7 @@ class _PartCheck:
         self.is_thinned = False
         self.starts_legacy = self.starts_damaged = self.is_after_damage = False
         self.has_legacy = self.has_untimed = self.has_transactions = False
-        self.largest_record_bytes = largest_record_bytes
         self.deep = BatchRecords(scope, self.findings, largest_record_bytes)
-        self.not_decoded = 0
         self.offset_entries: OffsetEntries | None = None
         self.time_entries: TimeEntryCheck | None = None
         self.statistics: PartStatisticsBuilder | None = None
@@ -172,7 +170,7 @@ class _PartCheck:
             index_account=index_account,
             batches=self.batches,
             records=self.records if self.is_counted else None,
-            not_decoded=self.deep.not_decoded + self.not_decoded,
+            not_decoded=self.deep.not_decoded,
             first_offset=self.first_offset,
             first_position=self.first_position,
             last_offset=self.last_offset,
@@ -290,12 +288,9 @@ class _PartCheck:
             self.records += self.deep.records - before
             self.is_counted &= self.deep.not_decoded == 0
         for row in np.flatnonzero(is_legacy).tolist():
-            count, is_damaged = check_message_set(
-                window, row, self.scope, self.findings, self.largest_record_bytes
-            )
+            count, is_damaged = self.deep.check_message_set(window, row)
             self.records += count or 0
             self.is_counted &= count is not None
-            self.not_decoded += count is None
             is_bad[row] = is_damaged
         if not is_bad.any():
             return window, batches

@@ -108,3 +108,13 @@ def test_a_large_uncompressed_message_is_read_without_a_higher_limit(tmp_path: P
     assert (verified.exit_status, b"1 record" in verified.stdout) == (0, True)
     dumped = run_kdump(["dump-segment", "--deep-iteration", str(log)], tmp_path)
     assert (dumped.exit_status, dumped.stderr) == (0, b"")
+
+
+def test_a_limit_of_zero_is_not_the_default(tmp_path: Path) -> None:
+    """What is left is the limit of 16 times the size of the batch."""
+    content = batch([record(0, value=bytes(8 << 20))], codec=Codec.GZIP)
+    log = write_partition(tmp_path / "orders-0", {0: content}) / f"{0:020}.log"
+    dump = ("dump-segment", "--deep-iteration", str(log))
+    assert run_kdump([*dump], tmp_path).exit_status == 0
+    limited = run_kdump([*dump, "--max-record-bytes", "0"], tmp_path)
+    assert b"not decoded: a record is over the limit" in limited.stderr

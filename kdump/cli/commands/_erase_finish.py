@@ -13,7 +13,6 @@ from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.phases import phase
 from kdump.storage.location import Location
 
@@ -28,7 +27,7 @@ def finish_erasure(
     certificate: str,
     *,
     remote: RemotePlace | None,
-    max_record_bytes: int | None,
+    largest_record_bytes: int,
     now_ms: int,
     repair: RepairArguments,
     config: ConfigArguments,
@@ -63,7 +62,7 @@ def finish_erasure(
             settings=config.settings_of(directories),
             named=records,
             now_ms=now_ms,
-            largest_record_bytes=max_record_bytes or LARGEST_RECORD_BYTES,
+            largest_record_bytes=largest_record_bytes,
         )
         finishing = Finishing(request)
         finishing.require_own_files()
@@ -110,7 +109,7 @@ def verify_certificate(
     certificate: Location,
     *,
     remote: RemotePlace | None,
-    max_record_bytes: int | None,
+    largest_record_bytes: int,
     repair: RepairArguments,
     engine: EngineOptions,
 ) -> ExitStatus:
@@ -142,7 +141,7 @@ def verify_certificate(
         directories,
         known,
         records,
-        max_record_bytes or LARGEST_RECORD_BYTES,
+        largest_record_bytes,
         engine,
         [] if remote is None else remote_files_to_search(remote),
     )

@@ -73,7 +73,7 @@ def command(
     force: bool,
     recovers: bool,
     explain: bool,
-    max_record_bytes: int | None,
+    largest_record_bytes: int,
     deletion: DeletionArguments,
     config: ConfigArguments,
     engine: EngineOptions,
@@ -87,7 +87,6 @@ def command(
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.shared.change_run import changing
     from kdump.cli.shared.directories import find_log_directories
-    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.compact.compact import compact, compacted_line, recover_first
     from kdump.jobs.compact.request import CompactRequest
     from kdump.jobs.writing.start_blockers import severe_findings
@@ -121,7 +120,7 @@ def command(
                 force=force,
                 is_replicated=deletion.is_replicated,
                 now_ms=deletion.now_ms,
-                largest_record_bytes=max_record_bytes or LARGEST_RECORD_BYTES,
+                largest_record_bytes=largest_record_bytes,
             ),
         )
         _require_match(request)

@@ -62,7 +62,7 @@ def command(
     selection: PartitionSelection,
     records: bool,
     elect_name: str | None,
-    max_record_bytes: int | None,
+    largest_record_bytes: int,
     config: ConfigArguments,
     engine: EngineOptions,
     output: OutputFormat,
@@ -75,7 +75,6 @@ def command(
     from kdump.cli.output.diagnostics import Diagnostics
     from kdump.cli.output.diff_output import DiffReport
     from kdump.cli.shared.directories import without_garbage_collection
-    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.diff.diff import diff
     from kdump.jobs.diff.missing_replicas import missing_replicas
     from kdump.jobs.diff.pairing import diff_split, pair
@@ -83,7 +82,6 @@ def command(
     from kdump.log.lock_holders import ReadAs
 
     diagnostics = Diagnostics()
-    largest_record_bytes = max_record_bytes or LARGEST_RECORD_BYTES
     with without_garbage_collection():
         named = _named_directories(paths, diagnostics)
         _require_one_cluster(named)
@@ -102,12 +100,14 @@ def command(
         electing = None if elect_name is None else _Electing.of(elect_name, settings, selection)
         readings = _note_living(log_directories, electing)
         splits = [
-            diff_split(each, settings, readings.get(each.key, ReadAs.AS_FOUND))
+            diff_split(
+                each, settings, largest_record_bytes, readings.get(each.key, ReadAs.AS_FOUND)
+            )
             for each in paired
             if len(each.replicas) > 1
         ]
-        alone = [] if electing is None else electing.alone(paired, settings)
-        every = diff([*splits, *alone], engine, largest_record_bytes)
+        alone = [] if electing is None else electing.alone(paired, settings, largest_record_bytes)
+        every = diff([*splits, *alone], engine)
         results = every[: len(splits)]
         absent = list(missing_replicas(paired, sides, settings))
     report = DiffReport(side_names(sides), [side.node_id for side in sides])
@@ -115,9 +115,7 @@ def command(
         _report_damage(result, diagnostics)
     rows = _rows(paired, results, absent, report)
     words = shlex.join(["diff", "--records", *selection_words(selection)])
-    listed = _RecordList(
-        report, largest_record_bytes, records, kdump_command(words, [each.typed for each in paths])
-    )
+    listed = _RecordList(report, records, kdump_command(words, [each.typed for each in paths]))
     listed.splits += [
         split for split, result in zip(splits, results, strict=True) if result.has_only_on_one
     ]
@@ -162,14 +160,20 @@ class _Electing(Struct, frozen=True):
             )
         return cls(name, image, leaderless(image, selection))
 
-    def alone(self, paired: Iterable[Paired], settings: DirectorySettings) -> list[DiffSplit]:
+    def alone(
+        self, paired: Iterable[Paired], settings: DirectorySettings, largest_record_bytes: int
+    ) -> list[DiffSplit]:
         """What reads the partitions that have a single replica here."""
         from kdump.jobs.diff.pairing import diff_split
         from kdump.log.lock_holders import ReadAs
 
         keys = set(self.keys)
         lone = [each for each in paired if len(each.replicas) == 1]
-        return [diff_split(each, settings, ReadAs.STOPPED) for each in lone if each.key in keys]
+        return [
+            diff_split(each, settings, largest_record_bytes, ReadAs.STOPPED)
+            for each in lone
+            if each.key in keys
+        ]
 
     def elect(self, results: Iterable[Compared], sides: Sequence[Side], out: TextIO) -> list[Row]:
         """Write the files, and say what each choice loses; return the same as rows."""
@@ -196,7 +200,6 @@ class _RecordList(Struct):
     """
 
     report: DiffReport
-    largest_record_bytes: int
     is_wanted: bool
     command: str
     splits: list[DiffSplit] = field(default_factory=list)
@@ -215,7 +218,7 @@ class _RecordList(Struct):
                 ) -> None:
                     output.rows(self.report.record_rows(split, holder, other, found))
 
-                found = compare_replicas(split, self.largest_record_bytes, show)
+                found = compare_replicas(split, show)
                 if isinstance(found, NotCompared):
                     self.failures.append(found)
 

@@ -226,7 +226,6 @@ def _dump_options(
     from kdump.dump.index_options import IndexDumpOptions
     from kdump.dump.segment import SegmentOptions
     from kdump.dump.text_options import TextOptions
-    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.scan.selection import Selection
 
     key = options["key"]
@@ -253,7 +252,7 @@ def _dump_options(
             text=TextOptions(
                 contents,
                 options["skip_record_metadata"],
-                options["max_record_bytes"] or LARGEST_RECORD_BYTES,
+                options["largest_record_bytes"],
             ),
         ),
         index=IndexDumpOptions(

@@ -89,7 +89,7 @@ def command(
     certificate: str | None,
     verified: Location | None,
     remote: RemotePlace | None,
-    max_record_bytes: int | None,
+    largest_record_bytes: int,
     now_ms: int,
     repair: RepairArguments,
     config: ConfigArguments,
@@ -110,7 +110,6 @@ def command(
     )
     from kdump.cli.shared.change_run import changing
     from kdump.cli.shared.directories import find_log_directories
-    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.erase.erase import (
         ErasedLogs,
         EraseRequest,
@@ -135,7 +134,7 @@ def command(
             named,
             verified,
             remote=remote,
-            max_record_bytes=max_record_bytes,
+            largest_record_bytes=largest_record_bytes,
             repair=repair,
             engine=engine,
         )
@@ -150,7 +149,7 @@ def command(
             named,
             certificate,
             remote=remote,
-            max_record_bytes=max_record_bytes,
+            largest_record_bytes=largest_record_bytes,
             now_ms=now_ms,
             repair=repair,
             config=config,
@@ -182,7 +181,7 @@ def command(
             named=records,
             now_ms=now_ms,
             twice=partitions_twice(directories),
-            largest_record_bytes=max_record_bytes or LARGEST_RECORD_BYTES,
+            largest_record_bytes=largest_record_bytes,
             mask=masking,
         )
         selected = {

@@ -246,7 +246,6 @@ def _request(
     records: RangeArguments,
     options: dict[str, Any],
 ) -> ExportRequest:
-    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
     from kdump.jobs.export.export import ExportRequest
 
     return ExportRequest(
@@ -258,6 +257,6 @@ def _request(
         records.to_time_ms,
         is_committed=records.is_committed,
         with_control=options["include_control_records"],
-        largest_record_bytes=options["max_record_bytes"] or LARGEST_RECORD_BYTES,
+        largest_record_bytes=options["largest_record_bytes"],
         selected=(selection.topics, selection.partitions),
     )

@@ -29,7 +29,6 @@ from kdump.cli.output.value_text import escape_controls
 from kdump.dump.text_options import TextOptions
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.phases import phase
 from kdump.scan.selection import Selection
 from kdump.storage.location import Location
@@ -293,9 +292,7 @@ def _request(
         Selection(from_time_ms=records.from_time_ms, to_time_ms=records.to_time_ms),
         is_committed=records.is_committed,
         most=1 if once_a_file else options["max_count"],
-        text=TextOptions(
-            contents, largest_record_bytes=options["max_record_bytes"] or LARGEST_RECORD_BYTES
-        ),
+        text=TextOptions(contents, largest_record_bytes=options["largest_record_bytes"]),
         payloads=payloads,
     )
     return GrepRequest(targets, job, records.offsets, options["max_count"], once_a_file)

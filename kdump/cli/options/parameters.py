@@ -197,14 +197,22 @@ def now_option(what: str) -> Callable[[Command], Command]:
 
 
 def max_record_bytes_option(command: Command) -> Command:
-    """Add ``--max-record-bytes``, as ``max_record_bytes``: None if it was not given."""
+    """Add ``--max-record-bytes``, as ``largest_record_bytes``."""
     return click.option(
         "--max-record-bytes",
+        "largest_record_bytes",
         type=SIZE,
         metavar="SIZE",
+        default=_usual_largest_record_bytes,
         help="Decode records of compressed batches up to SIZE (default: 16MiB, or 16 times the"
         " size of the batch if that is more).",
     )(command)
+
+
+def _usual_largest_record_bytes() -> int:
+    from kdump.formats.record_batch import LARGEST_RECORD_BYTES
+
+    return LARGEST_RECORD_BYTES
 
 
 def all_replicas_option(verb: str) -> Callable[[Command], Command]:

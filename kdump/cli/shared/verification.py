@@ -14,6 +14,7 @@ from kdump.cli.options.config_options import ConfigArguments
 from kdump.cli.options.selection_options import nothing_selected
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.verify.verify import (
     VerifyEvent,
     VerifyRequest,
@@ -66,8 +67,7 @@ class Verification(Struct, frozen=True):
         now_ms: the time to compare timestamps with.
         config: the configuration options.
         is_strict: whether a warning counts as damage.
-        largest_record_bytes: the limit for decoding records of compressed batches; None for the
-            default.
+        largest_record_bytes: the limit for decoding records of compressed batches.
         with_statistics: whether the reports of partitions have statistics.
         also_listed: topics whose partitions are listed, whether or not they are selected.
         remote: where remote segments are that are verified, too.
@@ -83,7 +83,7 @@ class Verification(Struct, frozen=True):
     config: ConfigArguments
     engine: EngineOptions
     is_strict: bool = False
-    largest_record_bytes: int | None = None
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
     with_statistics: bool = False
     also_listed: frozenset[str] = frozenset()
     remote: RemotePlace | None = None
@@ -134,6 +134,7 @@ class Verification(Struct, frozen=True):
             level=self.level,
             now_ms=self.now_ms,
             settings={},
+            largest_record_bytes=self.largest_record_bytes,
             with_statistics=self.with_statistics,
             scrub=self.scrub,
             bandwidth=self.bandwidth,
@@ -142,8 +143,6 @@ class Verification(Struct, frozen=True):
         # The metadata of a living directory is read again where the broker takes it away.
         settings = self._settings([*directories, *around.values()], diagnostics)
         request = replace(request, settings=settings)
-        if self.largest_record_bytes is not None:
-            request = replace(request, largest_record_bytes=self.largest_record_bytes)
         if self.remote is not None:
             remote = self._remote(request, self.remote)
             if not targets and not is_everything and not remote.partitions():

@@ -103,11 +103,13 @@ class DiffSplit(Split, frozen=True, kw_only=True):
         key: the partition; None for copies whose directories are not named after one.
         replicas: at least two; a single one is only read.
         is_one_topic: whether they are compared whatever their topic ids are.
+        largest_record_bytes: larger records of compressed batches are not decoded.
     """
 
     key: TopicPartition | None
     replicas: tuple[ReplicaToCompare, ...]
     is_one_topic: bool
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     def read_places(self) -> Iterator[Location]:
         return (each.path for each in self.replicas)
@@ -116,32 +118,22 @@ class DiffSplit(Split, frozen=True, kw_only=True):
 class DiffJob(Struct, frozen=True):
     """Compares the replicas of a partition."""
 
-    largest_record_bytes: int = LARGEST_RECORD_BYTES
-
     def run(self, split: DiffSplit, /) -> Compared:
         """Compare; a replica that cannot be read is a result, too."""
-        return compare_replicas(split, self.largest_record_bytes)
+        return compare_replicas(split)
 
 
 @during("comparing replicas")
-def diff(
-    splits: Sequence[DiffSplit],
-    options: EngineOptions = DEFAULT_OPTIONS,
-    largest_record_bytes: int = LARGEST_RECORD_BYTES,
-) -> list[Compared]:
+def diff(splits: Sequence[DiffSplit], options: EngineOptions = DEFAULT_OPTIONS) -> list[Compared]:
     """Compare the replicas of partitions; the results are in the order of ``splits``.
 
     Raises:
         KdumpError: the engine failed.
     """
-    return run_job(DiffJob(largest_record_bytes), splits, options, kind=JobKind.DECODE)
+    return run_job(DiffJob(), splits, options, kind=JobKind.DECODE)
 
 
-def compare_replicas(
-    split: DiffSplit,
-    largest_record_bytes: int = LARGEST_RECORD_BYTES,
-    on_records: OnRecords | None = None,
-) -> Compared:
+def compare_replicas(split: DiffSplit, on_records: OnRecords | None = None) -> Compared:
     """Compare the replicas of one partition.
 
     Of those that a broker is using, what its work explains is no difference
@@ -156,7 +148,7 @@ def compare_replicas(
     for attempt in range(ATTEMPTS):
         living = [each.is_living for each in split.replicas]
         try:
-            found = _compared_once(split, living, largest_record_bytes, taken)
+            found = _compared_once(split, living, taken)
         except ReplicaChangedError:
             wait(attempt)
             continue
@@ -204,10 +196,7 @@ def _was_started(split: DiffSplit, living: Sequence[bool]) -> bool:
 
 
 def _compared_once(
-    split: DiffSplit,
-    living: Sequence[bool],
-    largest_record_bytes: int,
-    on_records: OnRecords | None,
+    split: DiffSplit, living: Sequence[bool], on_records: OnRecords | None
 ) -> Compared:
     """Compare once.
 
@@ -216,14 +205,14 @@ def _compared_once(
     """
     try:
         replicas = [
-            _Replica(each, is_living=is_living)
+            _Replica(each, split.largest_record_bytes, is_living=is_living)
             for each, is_living in zip(split.replicas, living, strict=True)
         ]
         for replica in replicas:
             if replica.partition.is_0_7:
                 what = "logs of Kafka 0.7 are not compared"
                 return NotCompared(split.key, str(replica.source.path), what)
-        return _compared_by_topic(split, replicas, largest_record_bytes, on_records)
+        return _compared_by_topic(split, replicas, on_records)
     except ReplicaGoneError:
         return GoneMeanwhile(split.key)
     except OSError as failure:
@@ -236,10 +225,7 @@ def _compared_once(
 
 
 def _compared_by_topic(
-    split: DiffSplit,
-    replicas: Sequence[_Replica],
-    largest_record_bytes: int,
-    on_records: OnRecords | None,
+    split: DiffSplit, replicas: Sequence[_Replica], on_records: OnRecords | None
 ) -> PartitionDiff:
     """Compare the replicas of each topic; raises OSError if a log cannot be read."""
     numbers = range(len(replicas))
@@ -249,7 +235,6 @@ def _compared_by_topic(
     topics = [
         _compared(
             [replicas[number] for number in group],
-            largest_record_bytes,
             None if on_records is None else _renumbered(on_records, group),
         )
         for group in groups
@@ -269,9 +254,7 @@ def _renumbered(on_records: OnRecords, group: Sequence[int]) -> OnRecords:
     return lambda holder, other, found: on_records(group[holder], group[other], found)
 
 
-def _compared(
-    replicas: Sequence[_Replica], largest_record_bytes: int, on_records: OnRecords | None
-) -> TopicDiff:
+def _compared(replicas: Sequence[_Replica], on_records: OnRecords | None) -> TopicDiff:
     """Compare; raises OSError if a log cannot be read."""
     truncations = {
         (one, other): _truncation(replicas[one], replicas[other])
@@ -285,7 +268,7 @@ def _compared(
         for each in replicas:
             # What a start drops counts, also where no other log begins that early.
             read_from = min([second_start, *(start for start, _ in each.dropped)])
-            log = each.log(read_from, largest_record_bytes, limit)
+            log = each.log(read_from, limit)
             stack.callback(log.close)
             logs.append(ComparedLog(log, each.dropped))
         cuts = {pair: _cut(replicas[pair[0]], each) for pair, each in truncations.items()}
@@ -298,9 +281,7 @@ def _compared(
                 compared.log.require_unchanged()
     for (one, other), truncation in truncations.items():
         if truncation is not None and truncation.starts_over:
-            comparison.only[one, other].lost_records = count_records(
-                replicas[one].partition, replicas[one].start_offset, largest_record_bytes
-            )
+            comparison.only[one, other].lost_records = replicas[one].count_records()
     return TopicDiff(
         tuple(
             each.result(compared.log, lost)
@@ -334,8 +315,11 @@ class _Replica:
         UnfinishedSwapError: its segments were being replaced, and no broker loads it.
     """
 
-    def __init__(self, source: ReplicaToCompare, *, is_living: bool) -> None:
+    def __init__(
+        self, source: ReplicaToCompare, largest_record_bytes: int, *, is_living: bool
+    ) -> None:
         self.source = source
+        self._largest_record_bytes = largest_record_bytes
         self.living: LivingReplica | None = None
         listed = _listed(source, is_living=is_living)
         if is_living and not listed.is_0_7:
@@ -380,7 +364,11 @@ class _Replica:
             SnapshotId(each.epoch, each.end_offset) for each in self.partition.metadata_snapshots
         ]
 
-    def log(self, read_from: int, largest_record_bytes: int, limit: int | None) -> ReplicaLog:
+    def count_records(self) -> int:
+        """Count the readable records of the whole log."""
+        return count_records(self.partition, self.start_offset, self._largest_record_bytes)
+
+    def log(self, read_from: int, limit: int | None) -> ReplicaLog:
         """Begin to read the log, up to ``limit``."""
         source, limit = self.source, MAX_OFFSET if limit is None else limit
         if self.living is None:
@@ -388,7 +376,7 @@ class _Replica:
                 self.partition,
                 self.start_offset,
                 read_from,
-                largest_record_bytes,
+                self._largest_record_bytes,
                 cleaned_to=source.cleaned_to,
                 limit=limit,
             )
@@ -396,7 +384,7 @@ class _Replica:
             self.living,
             self.start_offset,
             read_from,
-            largest_record_bytes,
+            self._largest_record_bytes,
             cleaned_to=None if source.may_be_compacted else 0,
             limit=limit,
         )

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from kdump.errors import KdumpError
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.diff.replica_log import ReplicaLog
 from kdump.log.living import Glimpse, settled_glimpse_of, while_it_changes
 from kdump.log.living_windows import living_windows_from
@@ -70,7 +69,7 @@ class LivingReplicaLog(ReplicaLog):
         replica: LivingReplica,
         start_offset: int,
         read_from: int,
-        largest_record_bytes: int = LARGEST_RECORD_BYTES,
+        largest_record_bytes: int,
         *,
         cleaned_to: int | None,
         limit: int,

@@ -69,11 +69,15 @@ def pair(sides: Sequence[Side], selection: PartitionSelection) -> list[Paired]:
 
 
 def diff_split(
-    paired: Paired, settings: DirectorySettings, reading: ReadAs = ReadAs.AS_FOUND
+    paired: Paired,
+    settings: DirectorySettings,
+    largest_record_bytes: int,
+    reading: ReadAs = ReadAs.AS_FOUND,
 ) -> DiffSplit:
     """The split of a partition with two replicas or more.
 
     Args:
+        largest_record_bytes: larger records of compressed batches are not decoded.
         reading: whether to read its replicas as ones that their brokers are using.
 
     Raises:
@@ -88,6 +92,7 @@ def diff_split(
         key=paired.key,
         replicas=tuple(_to_compare(side, placed, settings, reading) for side, placed in replicas),
         is_one_topic=paired.is_one_topic,
+        largest_record_bytes=largest_record_bytes,
     )
 
 

@@ -11,7 +11,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from kdump.formats.names import FileKind
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.jobs.diff.record_rows import RecordRows, rows_of
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage, batch_damage, segment_part, valid_windows
@@ -107,7 +106,7 @@ class ReplicaLog:
         partition: Partition,
         start_offset: int,
         read_from: int,
-        largest_record_bytes: int = LARGEST_RECORD_BYTES,
+        largest_record_bytes: int,
         *,
         cleaned_to: int = 0,
         limit: int = MAX_OFFSET,

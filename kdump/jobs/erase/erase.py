@@ -240,7 +240,7 @@ class MatchJob(Struct, frozen=True):
     """
 
     named: NamedRecords
-    largest_record_bytes: int = LARGEST_RECORD_BYTES
+    largest_record_bytes: int
     mask: Mask | None = None
 
     def run(self, split: MatchSplit, /) -> Matched | Refusal | Unreadable:

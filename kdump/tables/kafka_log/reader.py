@@ -11,7 +11,6 @@ from msgspec import Struct, field
 
 from kdump.formats import record_batch
 from kdump.formats.errors import FormatError
-from kdump.formats.record_batch import LARGEST_RECORD_BYTES
 from kdump.log.valid_windows import Damage, batch_damage
 from kdump.payloads.record_payloads import RecordPayloads
 from kdump.payloads.undecoded import NONE_UNDECODED, Undecoded
@@ -87,7 +86,7 @@ class SourceReading(Struct, frozen=True):
     mode: Mode
     is_committed: bool
     with_control: bool
-    largest_record_bytes: int = LARGEST_RECORD_BYTES
+    largest_record_bytes: int
     payloads: RecordPayloads = field(default_factory=RecordPayloads)
     has_labels: bool = False
 
