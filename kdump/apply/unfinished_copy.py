@@ -31,15 +31,17 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path, PurePath
-from typing import IO, Any, Final
+from typing import IO, Annotated, Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from kdump.apply.files import DISK
 from kdump.apply.lock import drop_leftover, hold_locks
 from kdump.apply.pinned_directory import directory_of, status_of
 from kdump.errors import KdumpError, UsageProblem, reason_of
 from kdump.formats.json_document import DocumentError, JsonObject, read_document
+from kdump.formats.json_struct import LATER, TimeNs, decode_struct
 from kdump.formats.names import LOCK_FILE
 from kdump.formats.safe_json import json_line
 from kdump.phases import phase
@@ -71,8 +73,8 @@ class CopySource(Struct, frozen=True):
     """
 
     size_bytes: int
-    modified_ns: int
-    changed_ns: int = 0
+    modified_ns: TimeNs
+    changed_ns: Annotated[TimeNs, LATER] = 0
 
 
 class EarlierCopy(Struct):
@@ -123,8 +125,7 @@ class EarlierCopy(Struct):
         if "size_bytes" not in line.fields:
             self.files.pop(path, None)
             return
-        changed_ns = line.time_ns("changed_ns") if "changed_ns" in line.fields else 0
-        source = CopySource(line.number("size_bytes"), line.time_ns("modified_ns"), changed_ns)
+        source = decode_struct(CopySource, line, is_open=True)
         if line.flag("is_made"):
             self.made.add(path)
         else:
@@ -270,15 +271,7 @@ class UnfinishedCopy:
         path = self.path / file
         # Before the file has its name: what has one is known to the next run, which removes it
         # again if the source does not have it any more.
-        self._note(
-            {
-                "file": file,
-                "size_bytes": source.size_bytes,
-                "modified_ns": source.modified_ns,
-                "changed_ns": source.changed_ns,
-                "is_made": is_made,
-            }
-        )
+        self._note({"file": file, **asdict(source), "is_made": is_made})
         DISK.rename(self.folder / Path(temporary).name, path)
         self._unsynced.add(path.parent)
 

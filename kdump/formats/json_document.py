@@ -83,10 +83,7 @@ class JsonObject(Struct, frozen=True):
 
     def integer(self, name: str) -> int:
         """An integer of any size."""
-        value = self.value(name)
-        if type(value) is not int:
-            _refuse(self.path(name), "an integer", value)
-        return value
+        return checked_integer(self.value(name), self.path(name))
 
     def time_ns(self, name: str) -> int:
         """The time of a file: any that a disk can have, in nanoseconds."""
@@ -122,6 +119,13 @@ def checked_number(value: Any, where: str, *, least: int = 0, most: int = MOST) 
     """An integer in a range."""
     if type(value) is not int or not least <= value <= most:
         _refuse(where, f"a number from {least} to {most}", value)
+    return value
+
+
+def checked_integer(value: Any, where: str) -> int:
+    """An integer of any size."""
+    if type(value) is not int:
+        _refuse(where, "an integer", value)
     return value
 
 

@@ -10,11 +10,26 @@ import binascii
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from kdump.formats.json_document import DocumentError, JsonObject, document_lines, read_document
+from kdump.formats.json_document import (
+    DocumentError,
+    JsonObject,
+    checked_text,
+    document_lines,
+    read_document,
+)
+from kdump.formats.json_struct import (
+    LATER,
+    Form,
+    Integer,
+    TimeNs,
+    decode_struct,
+    encode_struct,
+    number,
+)
 from kdump.storage.entries import is_file_name
 
 REPOSITORY_FORMAT: Final = "kdump-repository"
@@ -24,9 +39,26 @@ VERSION: Final = 1
 """Of all three: a repository has documents of one version only."""
 
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
-_MOST_PERMISSIONS: Final = 0o7777
+_PERMISSIONS: Final = re.compile("[0-7]{4}")
 _MOST_ID: Final = 2**32 - 1
 _MOST_FILE_ID: Final = 2**64 - 1
+
+
+def _read_digest(value: Any, where: str) -> str:
+    if not _DIGEST.fullmatch(checked_text(value, where)):
+        raise DocumentError(f"{where}: not a SHA-256 in hexadecimal digits")
+    return str(value)
+
+
+def _read_permissions(value: Any, where: str) -> int:
+    if not _PERMISSIONS.fullmatch(checked_text(value, where)):
+        raise DocumentError(f"{where}: not four octal digits: {value!r}")
+    return int(value, 8)
+
+
+_Digest: TypeAlias = Annotated[str, Form(_read_digest)]
+_Permissions: TypeAlias = Annotated[int, Form(_read_permissions, "{:04o}".format)]
+_Id: TypeAlias = Annotated[int, number(most=_MOST_ID)]
 
 
 class RepositoryPiece(NamedTuple):
@@ -37,12 +69,8 @@ class RepositoryPiece(NamedTuple):
         size_bytes: how many bytes.
     """
 
-    sha256: str
+    sha256: _Digest
     size_bytes: int
-
-    @classmethod
-    def decoded(cls, fields: JsonObject) -> RepositoryPiece:
-        return cls(_digest(fields, "sha256"), fields.number("size_bytes"))
 
 
 Pieces = tuple[RepositoryPiece, ...]
@@ -63,30 +91,24 @@ class FileAttributes(NamedTuple):
         modified_ns: the modification time.
     """
 
-    permissions: int
-    uid: int
-    gid: int
-    modified_ns: int
+    permissions: _Permissions
+    uid: _Id
+    gid: _Id
+    modified_ns: TimeNs
 
-    def fields(self) -> dict[str, Any]:
-        return {
-            "permissions": f"{self.permissions:04o}",
-            "uid": self.uid,
-            "gid": self.gid,
-            "modified_ns": self.modified_ns,
-        }
 
-    @classmethod
-    def decoded(cls, fields: JsonObject) -> FileAttributes:
-        text = fields.text("permissions")
-        if not re.fullmatch("[0-7]{4}", text) or int(text, 8) > _MOST_PERMISSIONS:
-            raise DocumentError(f"{fields.path('permissions')}: not four octal digits: {text!r}")
-        return cls(
-            int(text, 8),
-            fields.number("uid", most=_MOST_ID),
-            fields.number("gid", most=_MOST_ID),
-            fields.time_ns("modified_ns"),
-        )
+class _Damage(Struct, frozen=True):
+    """The row of a finding in a file."""
+
+    file: str
+    severity: str
+    code: str
+    position: Integer | None
+    offset: Integer | None
+    what: str
+    expected: str | None
+    found: str | None
+    loss: str | None
 
 
 class BackedUpFile(Struct, frozen=True):
@@ -116,7 +138,7 @@ class BackedUpFile(Struct, frozen=True):
     def fields(self) -> dict[str, Any]:
         """As the document of its directory has it."""
         fields: dict[str, Any] = {"name": self.name, "size_bytes": self.size_bytes}
-        fields |= self.attributes.fields()
+        fields |= encode_struct(self.attributes)
         fields |= {"changed_ns": self.changed_ns, "file_id": self.file_id}
         if self.content is not None:
             fields["base64"] = base64.b64encode(self.content).decode()
@@ -138,7 +160,7 @@ class BackedUpFile(Struct, frozen=True):
                 raise DocumentError(f"{fields.path('base64')}: {error}") from None
             found_bytes = len(content)
         else:
-            pieces = tuple(map(RepositoryPiece.decoded, fields.objects("pieces")))
+            pieces = tuple(map(_piece, fields.objects("pieces")))
             found_bytes = stored_bytes(pieces)
         if found_bytes != size_bytes:
             what = f"not the size of what is stored: {found_bytes}"
@@ -146,7 +168,7 @@ class BackedUpFile(Struct, frozen=True):
         return cls(
             _name(fields),
             size_bytes,
-            FileAttributes.decoded(fields),
+            _attributes(fields),
             fields.time_ns("changed_ns"),
             fields.number("file_id", most=_MOST_FILE_ID),
             content,
@@ -174,7 +196,7 @@ class BackedUpDirectory(Struct, frozen=True):
         fields = {
             "format": DIRECTORY_FORMAT,
             "version": VERSION,
-            **self.attributes.fields(),
+            **encode_struct(self.attributes),
             "files": [each.fields() for each in self.files],
             "directories": [
                 {"name": each.name, **each.document._asdict()} for each in self.directories
@@ -191,11 +213,10 @@ class BackedUpDirectory(Struct, frozen=True):
         """
         fields = read_document(data, DIRECTORY_FORMAT, VERSION)
         found = cls(
-            FileAttributes.decoded(fields),
+            _attributes(fields),
             tuple(map(BackedUpFile.decoded, fields.objects("files"))),
             tuple(
-                StoredDirectory(_name(each), RepositoryPiece.decoded(each))
-                for each in fields.objects("directories")
+                StoredDirectory(_name(each), _piece(each)) for each in fields.objects("directories")
             ),
         )
         names = [*(each.name for each in found.files), *(each.name for each in found.directories)]
@@ -233,7 +254,7 @@ class BackedUpLogDirectory(Struct, frozen=True):
     path: str
     host: str
     cluster_id: str | None
-    node_id: int | None
+    node_id: Integer | None
     directory_id: str | None
     root: RepositoryPiece
     partitions: int
@@ -242,52 +263,12 @@ class BackedUpLogDirectory(Struct, frozen=True):
     added_bytes: int
     damaged_files: int
     left_out: tuple[NotBackedUp, ...] = ()
-    is_in_use: bool = False
+    is_in_use: Annotated[bool, LATER] = False
 
     @property
     def identity(self) -> tuple[str, str | None, int | None, str | None]:
         """The same as of an earlier backup of the same disk."""
         return self.path, self.cluster_id, self.node_id, self.directory_id
-
-    def fields(self) -> dict[str, Any]:
-        fields = {
-            "path": self.path,
-            "host": self.host,
-            "cluster_id": self.cluster_id,
-            "node_id": self.node_id,
-            "directory_id": self.directory_id,
-            "root": self.root._asdict(),
-            "partitions": self.partitions,
-            "files": self.files,
-            "size_bytes": self.size_bytes,
-            "added_bytes": self.added_bytes,
-            "damaged_files": self.damaged_files,
-            "left_out": [{"path": each.path, "what": each.what} for each in self.left_out],
-        }
-        if self.is_in_use:
-            fields["is_in_use"] = True
-        return fields
-
-    @classmethod
-    def decoded(cls, fields: JsonObject) -> BackedUpLogDirectory:
-        return cls(
-            fields.text("path"),
-            fields.text("host"),
-            fields.optional(fields.text, "cluster_id"),
-            fields.optional(fields.integer, "node_id"),
-            fields.optional(fields.text, "directory_id"),
-            RepositoryPiece.decoded(fields.object("root")),
-            fields.number("partitions"),
-            fields.number("files"),
-            fields.number("size_bytes"),
-            fields.number("added_bytes"),
-            fields.number("damaged_files"),
-            tuple(
-                NotBackedUp(each.text("path"), each.text("what"))
-                for each in fields.objects("left_out")
-            ),
-            "is_in_use" in fields.fields and fields.flag("is_in_use"),
-        )
 
 
 class Snapshot(Struct, frozen=True):
@@ -305,15 +286,8 @@ class Snapshot(Struct, frozen=True):
     log_dirs: tuple[BackedUpLogDirectory, ...]
 
     def document(self) -> bytes:
-        fields = {
-            "format": SNAPSHOT_FORMAT,
-            "version": VERSION,
-            "kdump": self.kdump,
-            "begun_ms": self.begun_ms,
-            "ended_ms": self.ended_ms,
-            "log_dirs": [each.fields() for each in self.log_dirs],
-        }
-        return b"".join(document_lines(fields, {"log_dirs"}))
+        head = {"format": SNAPSHOT_FORMAT, "version": VERSION, "kdump": self.kdump}
+        return b"".join(document_lines(head | encode_struct(self), {"log_dirs"}))
 
     @classmethod
     def decoded(cls, data: bytes) -> Snapshot:
@@ -322,11 +296,7 @@ class Snapshot(Struct, frozen=True):
         Raises:
             DocumentError: it is malformed.
         """
-        fields = read_document(data, SNAPSHOT_FORMAT, VERSION)
-        log_dirs = tuple(map(BackedUpLogDirectory.decoded, fields.objects("log_dirs")))
-        return cls(
-            fields.number("begun_ms"), fields.number("ended_ms"), fields.text("kdump"), log_dirs
-        )
+        return decode_struct(cls, read_document(data, SNAPSHOT_FORMAT, VERSION), is_open=True)
 
 
 def repository_document(created_ms: int) -> bytes:
@@ -335,11 +305,12 @@ def repository_document(created_ms: int) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-def _digest(fields: JsonObject, name: str) -> str:
-    text = fields.text(name)
-    if not _DIGEST.fullmatch(text):
-        raise DocumentError(f"{fields.path(name)}: not a SHA-256 in hexadecimal digits")
-    return text
+def _piece(fields: JsonObject) -> RepositoryPiece:
+    return decode_struct(RepositoryPiece, fields, is_open=True)
+
+
+def _attributes(fields: JsonObject) -> FileAttributes:
+    return decode_struct(FileAttributes, fields, is_open=True)
 
 
 def _name(fields: JsonObject) -> str:
@@ -350,17 +321,5 @@ def _name(fields: JsonObject) -> str:
     return name
 
 
-_DAMAGE_FIELDS: Final = (
-    *("file", "severity", "code", "position", "offset"),
-    *("what", "expected", "found", "loss"),
-)
-
-
 def _damage(fields: JsonObject) -> Mapping[str, Any]:
-    for name in ("file", "severity", "code", "what"):
-        fields.text(name)
-    for name in ("position", "offset"):
-        fields.optional(fields.integer, name)
-    for name in ("expected", "found", "loss"):
-        fields.optional(fields.text, name)
-    return {name: fields.fields[name] for name in _DAMAGE_FIELDS}
+    return encode_struct(decode_struct(_Damage, fields, is_open=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +59,7 @@ SNAPSHOTS = st.builds(
             added_bytes=SIZES,
             damaged_files=SIZES,
             left_out=st.lists(st.builds(NotBackedUp, TEXTS, TEXTS), max_size=2).map(tuple),
+            is_in_use=st.booleans(),
         ),
         max_size=2,
     ).map(tuple),
@@ -100,3 +103,15 @@ def test_every_directory_that_is_written_is_read(directory: BackedUpDirectory) -
 @given(SNAPSHOTS)
 def test_every_snapshot_that_is_written_is_read(snapshot: Snapshot) -> None:
     assert Snapshot.decoded(snapshot.document()) == snapshot
+
+
+def test_what_other_versions_wrote_is_read() -> None:
+    """Earlier ones did not say ``is_in_use``; later ones may say more."""
+    root = RepositoryPiece("0" * 64, 0)
+    log_dir = BackedUpLogDirectory("/data", "host", "c", 1, None, root, 0, 0, 0, 0, 0)
+    snapshot = Snapshot(1, 2, "1", (log_dir,))
+    fields = json.loads(snapshot.document())
+    assert "is_in_use" not in fields["log_dirs"][0]
+    for each in (fields, fields["log_dirs"][0], fields["log_dirs"][0]["root"]):
+        each["later"] = {"of": "another version"}
+    assert Snapshot.decoded(json.dumps(fields).encode()) == snapshot
