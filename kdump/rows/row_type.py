@@ -9,7 +9,7 @@ Rows themselves are mappings with the names of the fields, and the key ``type``.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -141,6 +141,16 @@ class RowType(Struct, frozen=True):
     def columns(self) -> tuple[Field, ...]:
         """The columns of the terminal and of CSV."""
         return tuple(each for each in self.fields if not each.sql_only and not each.json_only)
+
+
+def values_of(fields: Iterable[Field], source: object, /, **others: Any) -> dict[str, Any]:
+    """The values of fields, in their order: the given ones, and attributes of the same names.
+
+    Args:
+        source: has an attribute for each field that is not among ``others``.
+    """
+    names = (each.name for each in fields)
+    return {name: others[name] if name in others else getattr(source, name) for name in names}
 
 
 class JsonAnswer(Struct, frozen=True):

@@ -24,6 +24,7 @@ from kdump.rows.row_type import (
     RowType,
     list_of,
     one_of,
+    values_of,
 )
 from kdump.storage.location import Location
 from kdump.storage.place_names import kdump_command
@@ -181,20 +182,14 @@ def log_directory_row(
     """A log directory of a snapshot."""
     return {
         "type": "log_directory",
-        "snapshot": name,
-        "begun_ms": snapshot.begun_ms,
-        "log_dir": log_dir.path,
-        "host": log_dir.host,
-        "cluster_id": log_dir.cluster_id,
-        "node_id": log_dir.node_id,
-        "directory_id": log_dir.directory_id,
-        "partitions": log_dir.partitions,
-        "files": log_dir.files,
-        "size_bytes": log_dir.size_bytes,
-        "added_bytes": log_dir.added_bytes,
-        "damaged_files": log_dir.damaged_files,
-        "left_out": len(log_dir.left_out),
-        "is_in_use": log_dir.is_in_use,
+        **values_of(
+            LOG_DIRECTORY.fields,
+            log_dir,
+            snapshot=name,
+            begun_ms=snapshot.begun_ms,
+            log_dir=log_dir.path,
+            left_out=len(log_dir.left_out),
+        ),
     }
 
 
@@ -235,16 +230,7 @@ def created_events(result: BackupResult, repository: Location) -> Iterator[Event
         yield Event("finding", {**fields, "path": str(path)}, [line])
     yield from map(_problem, (*_left_out(result), *result.unreadable, *result.unusable))
     damaged = sum(each.damaged_files for each in result.log_dirs)
-    row = {
-        "repository": str(repository),
-        "snapshot": result.snapshot,
-        "files": result.files,
-        "size_bytes": result.size_bytes,
-        "read_files": result.read_files,
-        "read_bytes": result.read_bytes,
-        "added_bytes": result.added_bytes,
-        "damaged_files": damaged,
-    }
+    row = values_of(CREATED.fields, result, repository=str(repository), damaged_files=damaged)
     what = f"{repository}: {counted(result.files, 'file')}, {format_bytes(result.size_bytes)};"
     what += f" {counted(result.read_files, 'file')}, {format_bytes(result.read_bytes)}, read;"
     lines = [f"{what} {format_bytes(result.added_bytes)} added"]
@@ -275,15 +261,12 @@ def checked_events(result: RepositoryCheck, repository: Location) -> Iterator[Ev
             "kept_as": each.kept_as,
         }
         yield Event("problem", fields, _problem_lines(each))
-    row = {
-        "repository": str(repository),
-        "snapshots": result.snapshots,
-        "damaged_snapshots": len(result.damaged_snapshots),
-        "pieces": result.pieces,
-        "size_bytes": result.size_bytes,
-        "unneeded_pieces": result.unneeded_pieces,
-        "unneeded_bytes": result.unneeded_bytes,
-    }
+    row = values_of(
+        CHECKED.fields,
+        result,
+        repository=str(repository),
+        damaged_snapshots=len(result.damaged_snapshots),
+    )
     what = (
         f"{repository}: {counted(result.snapshots, 'snapshot')},"
         f" {counted(result.pieces, 'piece')}, {format_bytes(result.size_bytes)}, read"
@@ -314,15 +297,14 @@ def pruned_events(
         yield Event("snapshot", fields, [f"{each.name}: {kept if each.kept_by else removed}"])
     kept_snapshots = sum(1 for each in result.snapshots if each.kept_by)
     removed_snapshots = len(result.snapshots) - kept_snapshots
-    row = {
-        "repository": str(repository),
-        "is_preview": is_preview,
-        "kept_snapshots": kept_snapshots,
-        "removed_snapshots": removed_snapshots,
-        "removed_pieces": result.removed_pieces,
-        "removed_bytes": result.removed_bytes,
-        "young_pieces": result.young_pieces,
-    }
+    row = values_of(
+        PRUNED.fields,
+        result,
+        repository=str(repository),
+        is_preview=is_preview,
+        kept_snapshots=kept_snapshots,
+        removed_snapshots=removed_snapshots,
+    )
     line = (
         f"{repository}: {counted(kept_snapshots, 'snapshot')} kept;"
         f" {counted(removed_snapshots, 'snapshot')}, {counted(result.removed_pieces, 'piece')},"
@@ -375,17 +357,15 @@ def report_restored(
 def restored_events(request: RestoreRequest, result: RestoreResult) -> Iterator[Event]:
     """Yield an event for each problem, and what was restored."""
     yield from map(_problem, result.unrestored)
-    row = {
-        "snapshot": request.snapshot,
-        "log_dir": request.log_dir.path,
-        "into": str(request.into),
-        "is_complete": result.is_complete,
-        "restored_files": result.restored_files,
-        "restored_bytes": result.restored_bytes,
-        "kept_files": result.kept_files,
-        "damaged_files": request.log_dir.damaged_files,
-        "is_in_use": request.log_dir.is_in_use,
-    }
+    row = values_of(
+        RESTORED.fields,
+        result,
+        snapshot=request.snapshot,
+        log_dir=request.log_dir.path,
+        into=str(request.into),
+        damaged_files=request.log_dir.damaged_files,
+        is_in_use=request.log_dir.is_in_use,
+    )
     what = (
         f"{request.into}: {counted(result.restored_files, 'file')},"
         f" {format_bytes(result.restored_bytes)}, restored"

@@ -24,6 +24,7 @@ from kdump.rows.row_type import (
     RowType,
     map_of,
     one_of,
+    values_of,
 )
 from kdump.storage.location import Location
 from kdump.storage.places import cut_places
@@ -198,22 +199,15 @@ class CopyReport:
         yield Event("summary", self._summary(), [*rest, *self._lines()])
 
     def _summary(self) -> dict[str, Any]:
-        result = self.result
-        return {
-            "source": self.source,
-            "local_dir": str(self.target),
-            "is_complete": result.is_complete,
-            "is_source_complete": not result.cut,
-            "is_dry_run": self.is_dry_run,
-            "partitions": result.partitions,
-            "damaged": self.damaged,
-            "copied_files": result.copied_files,
-            "copied_bytes": result.copied_bytes,
-            "kept_files": result.kept_files,
-            "kept_bytes": result.kept_bytes,
-            "needed_bytes": result.needed_bytes,
-            "free_bytes": result.free_bytes,
-        }
+        return values_of(
+            SUMMARY.fields,
+            self.result,
+            source=self.source,
+            local_dir=str(self.target),
+            is_source_complete=not self.result.cut,
+            is_dry_run=self.is_dry_run,
+            damaged=self.damaged,
+        )
 
     def _lines(self) -> Iterator[str]:
         result = self.result

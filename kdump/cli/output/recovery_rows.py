@@ -31,6 +31,7 @@ from kdump.rows.row_type import (
     list_of,
     map_of,
     objects_of,
+    values_of,
 )
 
 if TYPE_CHECKING:
@@ -361,7 +362,7 @@ def _account_row(report: LoadReport | None) -> dict[str, Any]:
 
 
 def _loss_row(loss: Loss) -> dict[str, Any]:
-    return {field.name: getattr(loss, field.name) for field in _LOST_FIELDS}
+    return values_of(_LOST_FIELDS, loss)
 
 
 def directory_row(result: DirectoryRecovery) -> dict[str, Any]:

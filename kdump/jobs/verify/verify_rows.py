@@ -27,6 +27,7 @@ from kdump.rows.row_type import (
     map_of,
     object_of,
     objects_of,
+    values_of,
 )
 
 if TYPE_CHECKING:
@@ -167,19 +168,8 @@ def partition_row(report: PartitionReport) -> dict[str, Any]:
         "records": report.records,
         "not_decoded": report.not_decoded,
         "log_end_offset": report.end_offset if report.has_end or not report.left_out else None,
-        **_account_row(report),
+        **values_of(_ACCOUNT, report.account),
         **({"segments_left_out": report.left_out} if report.left_out else {}),
-    }
-
-
-def _account_row(result: PartitionReport | VerifySummary) -> dict[str, int]:
-    account = result.account
-    return {
-        "total_bytes": account.total_bytes,
-        "valid_bytes": account.valid_bytes,
-        "padding_bytes": account.padding_bytes,
-        "damaged_bytes": account.damaged_bytes,
-        "foreign_bytes": account.foreign_bytes,
     }
 
 
@@ -193,7 +183,7 @@ def summary_row(summary: VerifySummary) -> dict[str, Any]:
         "batches": summary.batches,
         "records": summary.records,
         "not_decoded": summary.not_decoded,
-        **_account_row(summary),
+        **values_of(_ACCOUNT, summary.account),
         "findings": {each.label: summary.findings.get(each, 0) for each in reversed(Severity)},
         "seconds": round(summary.seconds, 3),
         **({} if summary.coverage is None else {"coverage": _coverage_row(summary.coverage)}),
