@@ -69,7 +69,10 @@ def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
         LockedError: a broker, or another kdump, holds one of them.
         KdumpError: a lock cannot be taken for another reason, such as missing permission.
     """
-    locked = sorted({path.resolve() for path in log_dirs})
+    given: dict[Path, Path] = {}
+    for path in log_dirs:
+        given.setdefault(path.resolve(), path)
+    locked = sorted(given)
     with ExitStack() as stack:
         with phase("taking the locks"):
             for path in (*locked, *log_dirs):
@@ -78,7 +81,7 @@ def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
                 except OSError as failure:
                     raise _cannot_lock(path / LOCK_FILE, failure) from failure
             for path in locked:
-                stack.enter_context(_hold(path))
+                stack.enter_context(_hold(path, given[path]))
         yield
 
 
@@ -138,10 +141,11 @@ def drop_leftover(log_dir: Path) -> None:
 
 
 @contextmanager
-def _hold(log_dir: Path) -> Iterator[None]:
+def _hold(log_dir: Path, given: Path) -> Iterator[None]:
+    """Hold the lock of a log directory: by the name that was given, which messages show."""
     if log_dir in _held:
-        raise LockedError(f"{log_dir}: this kdump holds the lock of the directory already")
-    path = log_dir / LOCK_FILE
+        raise LockedError(f"{given}: this kdump holds the lock of the directory already")
+    path = given / LOCK_FILE
     held = _held[log_dir] = _take(path)
     identity = identity_of(os.fstat(held.descriptor))
     own_locks.add(identity)

@@ -68,9 +68,7 @@ def read_node_directory(path: Location) -> LogDirectory:
             if others:
                 raise KdumpError(f"{path}: not a Kafka log directory, and not empty")
     if kind.is_partition:
-        raise UsageProblem(
-            f"{path} is a partition: name its log directory, {path.as_absolute().parent}"
-        )
+        raise UsageProblem(f"{path} is a partition: name its log directory, {path.around}")
     return read_log_directory(
         path,
         DirectoryKind.LOG_DIRECTORY,

@@ -137,7 +137,7 @@ def _glimpse(partition: Partition, read: Callable[..., Partition]) -> Glimpse | 
     try:
         found = read(partition.path, partition.topic_partition, partition.state, keep_entries=True)
     except FileNotFoundError:
-        require_log_directory(partition.path.as_absolute().parent)
+        require_log_directory(partition.path.around)
         return None
     files = {each.name: FileStamp.of(each) for each in found.entries if each.kind is EntryKind.FILE}
     parsed = [each for each in map(names.parse_offset_file_name, files) if each is not None]

@@ -83,13 +83,12 @@ def _opened(log: Location) -> StoredFile | None:
     Raises:
         OSError: it cannot be opened.
     """
-    partition = log.as_absolute().parent
-    if is_in_use_around(partition):
+    if is_in_use_around(log.parent):
         return None
     try:
         return log.open_file()
     except FileNotFoundError:
-        if not is_in_use_around(partition):
+        if not is_in_use_around(log.parent):
             raise
         return None
 
@@ -211,6 +210,6 @@ class _Reading:
         try:
             partition = read_lone_partition(self._path, self._path.as_absolute().name)
         except FileNotFoundError:
-            require_log_directory(self._path.as_absolute().parent)
+            require_log_directory(self._path.around)
             return None
         return settled_glimpse_of(partition)

@@ -67,9 +67,8 @@ def note_holder_around(path: Location) -> None:
 
     That is the directory around it, or around the partition that a file is in.
     """
-    around = path.as_absolute().parent
-    note_holder(around)
-    note_holder(around.parent)
+    note_holder(path.around)
+    note_holder(path.around.around)
 
 
 def in_use_by(log_dir: Location) -> str | None:
@@ -93,7 +92,7 @@ def is_in_use_around(partition: Location) -> bool:
 
     For who reads records, in any process.
     """
-    return is_locked(partition.as_absolute().parent)
+    return is_locked(partition.around)
 
 
 def is_anything_in_use() -> bool:

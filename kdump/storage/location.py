@@ -148,6 +148,13 @@ class Location(Struct, frozen=True):
         head, separator, _ = self.path.rpartition("/")
         return Location(self.storage, head or separator or ".")
 
+    @property
+    def around(self) -> Location:
+        """The directory that it is in, also for ``.`` and ``..``; relative if the path is."""
+        if self.path == ".":
+            return Location(self.storage, "..")
+        return self / ".." if self.name == ".." else self.parent
+
     def with_name(self, name: str) -> Location:
         """Another name in the same directory."""
         return self.parent / name

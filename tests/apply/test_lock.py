@@ -131,6 +131,15 @@ def test_a_lock_taken_during_the_release_is_kept(
         assert "locked by process" in refusal_of(tmp_path)
 
 
+def test_a_lock_that_cannot_be_taken_is_named_by_the_path_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d1/.lock").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KdumpError, match=r"^d1/\.lock: cannot take the lock"):
+        hold_locks([Path("d1")]).__enter__()
+
+
 @pytest.mark.parametrize(
     ("name", "advice"), [("nowhere", "name a log directory"), ("file", "name a log directory")]
 )

@@ -17,6 +17,7 @@ from builders.lock_holder import held_elsewhere
 from builders.log_directories import META_PROPERTIES, write_log_directory
 from builders.metadata_log import partition_record, topic_record, write_metadata_log
 from builders.trees import contents_of
+from builders.two_disks import write_two_disks
 from kdump.formats import names
 from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
 from kdump.formats.uuids import format_uuid
@@ -519,3 +520,13 @@ def test_partitions_that_were_reassigned_do_not_make_it_another_disk(node: Path)
     for number in range(8):
         (node / "d2" / f"orders-{number}").mkdir()
     assert "directory-of-other-node" not in codes(rows(node, "d1", "d2"))
+
+
+@pytest.mark.parametrize("command", ["identity", "recover"])
+def test_the_log_directory_of_a_partition_is_named_as_it_was_given(
+    quick_path: Path, command: str
+) -> None:
+    write_two_disks(quick_path)
+    outcome = run_kdump([command, "d1/users-0"], quick_path)
+    expected = "kdump: d1/users-0 is a partition: name its log directory, d1\n"
+    assert (outcome.stderr.decode(), outcome.exit_status) == (expected, 16)

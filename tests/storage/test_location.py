@@ -19,6 +19,14 @@ def test_a_local_location_is_written_as_its_path(path: str) -> None:
     assert str(location / "child") == str(expected / "child")
 
 
+@pytest.mark.parametrize(
+    ("path", "around"),
+    [("d1/t-0", "d1"), ("t-0", "."), (".", ".."), ("..", "../.."), ("d/..", "d/../.."), ("/", "/")],
+)
+def test_what_is_around_a_relative_path_is_relative(path: str, around: str) -> None:
+    assert str(local(path).around) == around
+
+
 def test_a_pickled_location_reads_the_same_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"data")
     location = local(tmp_path) / "file"

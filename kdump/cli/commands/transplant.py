@@ -156,7 +156,7 @@ def _source(path: Location) -> tuple[Any, LogDirectory | None]:
             if not kind.is_partition:
                 raise KdumpError(f"{path}: not the directory of a partition")
             lone = read_with_surroundings(path)
-            around = path.as_absolute().parent
+            around = path.around
             holder = holder_of(around.local_path)
     except OSError as failure:
         raise _unreadable(path, failure) from failure

@@ -190,7 +190,8 @@ class AdvisingPrinter:
             for log_dirs in self._of_brokers(self._losing):
                 preview = shell_command("recover --dry-run", copies.of(log_dirs))
                 yield f"to preview what a broker would lose: {preview}"
-            for log_dirs in self._of_brokers([*self._damaged_log_dirs, *map(_parent, others)]):
+            around = [each.around for each in others]
+            for log_dirs in self._of_brokers([*self._damaged_log_dirs, *around]):
                 preview = shell_command("verify --repair --dry-run", copies.of(log_dirs))
                 yield f"to preview a repair: {preview}"
         for log_dirs in self._of_brokers(self._without_identity):
@@ -212,8 +213,8 @@ class AdvisingPrinter:
         self, partitions: Sequence[Location], copies: LocalCopies
     ) -> Iterator[tuple[str, str]]:
         """For each broker, how many of its partitions are meant, and what salvages them."""
-        for log_dirs in self._of_brokers(map(_parent, partitions)):
-            own = [path.as_absolute().name for path in partitions if _parent(path) in log_dirs]
+        for log_dirs in self._of_brokers(path.around for path in partitions):
+            own = [path.as_absolute().name for path in partitions if path.around in log_dirs]
             command = salvage_command(_selecting(own), copies.of(log_dirs), self._options)
             yield counted(len(own), "partition"), command
 
@@ -258,10 +259,6 @@ def _may_be_repaired(finding: Finding) -> bool:
 
 def _topic_id(partition: Location) -> str | None:
     return read_lone_partition(partition, partition.name).known_topic_id
-
-
-def _parent(path: Location) -> Location:
-    return path.parent if path.name else path.as_absolute().parent
 
 
 def preview_advice(

@@ -35,9 +35,7 @@ def find_log_directories(
             diagnostics.report(path, failure)
             continue
         if kind.is_partition:
-            raise UsageProblem(
-                f"{path} is a partition: name its log directory, {path.as_absolute().parent}"
-            )
+            raise UsageProblem(f"{path} is a partition: name its log directory, {path.around}")
         if not kind.is_log_directory:
             diagnostics.refuse(path)
         else:

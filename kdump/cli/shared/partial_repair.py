@@ -96,17 +96,12 @@ def _named(path: Location, *, segments: bool) -> NamedPath | None:
         parsed = names.parse_offset_file_name(path.name)
         if parsed is None or parsed.kind is not FileKind.LOG:
             return None
-        log_dir = _as_given(_around(path.parent), location.parent.parent)
+        log_dir = _as_given(path.parent.around, location.parent.parent)
         return NamedPath(log_dir, location.parent.name, parsed.offset)
     kind = directory_kind(path)
     if kind.is_partition:
-        return NamedPath(_as_given(_around(path), location.parent), location.name)
+        return NamedPath(_as_given(path.around, location.parent), location.name)
     return NamedPath(path) if kind.is_log_directory else None
-
-
-def _around(path: Location) -> Location:
-    """Return the directory around ``path``, relative if ``path`` is."""
-    return path / ".." if path.name in ("", "..") else path.parent
 
 
 def _as_given(given: Location, location: Location) -> Location:

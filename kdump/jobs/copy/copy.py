@@ -269,7 +269,7 @@ def _existing(target: Location) -> Path:
     Raises:
         KdumpError: neither is there.
     """
-    around = target.as_absolute().parent
+    around = target.around
     for each in (target, around):
         if each.is_directory():
             return each.local_path

@@ -442,7 +442,7 @@ def _listed(source: ReplicaToCompare, *, is_living: bool) -> Partition:
     except FileNotFoundError:
         if not is_living:
             raise
-        require_log_directory(source.path.as_absolute().parent)
+        require_log_directory(source.path.around)
         raise ReplicaGoneError(str(source.path)) from None
 
 

@@ -160,7 +160,7 @@ class _Search:
         self.job = job
         self.split = split
         self.left = job.most
-        self.is_living = is_in_use_around(split.path.as_absolute().parent)
+        self.is_living = is_in_use_around(split.path.around)
         self.next_offset = split.from_offset
         self.line_start = f"{split.path}:".encode("utf-8", "surrogateescape")
         self.selection = replace(

@@ -61,9 +61,10 @@ def read_with_surroundings(
         named = named.resolved()
     partition = directory.read_lone_partition(path, named.name)
     known = {} if known is None else known
-    if named.parent not in known:
-        known[named.parent] = _surroundings(named.parent)
-    return LonePartition(partition, known[named.parent])
+    around = path.around
+    if around not in known:
+        known[around] = _surroundings(around)
+    return LonePartition(partition, known[around])
 
 
 def _surroundings(path: Location) -> LogDirectory | None:

@@ -204,7 +204,7 @@ def kind_of(path: Location) -> DirectoryKind:
         OSError: it cannot be listed.
     """
     if path.kind() is None:
-        raise UsageProblem(f"{path.as_absolute()} does not exist")
+        raise UsageProblem(f"{path} does not exist")
     return directory.directory_kind(path)
 
 
@@ -280,7 +280,7 @@ def directory_kinds(
         if kind.is_partition:
             raise UsageProblem(
                 f"{path} is a partition: for the table {options.table.name}, name its log"
-                f" directory, {path.as_absolute().parent}"
+                f" directory, {path.around}"
             )
         inside = [path] if kind.is_log_directory else directory.log_directories_below(path)
         if not inside:

@@ -94,7 +94,7 @@ class TxnsJob(Struct, frozen=True):
         except UnfinishedSwapError as failure:
             return NotLoadable(str(failure))
         except FileNotFoundError as failure:
-            if was_deleted_in(split.path.as_absolute().parent):
+            if was_deleted_in(split.path.around):
                 return _GONE
             return Unreadable.of(failure, split.path)
         except OSError as failure:

@@ -374,7 +374,7 @@ def read_cluster_metadata(path: Location) -> ClusterMetadata:
         OSError: a file cannot be read.
     """
     is_partition = path.as_absolute().name == f"{names.CLUSTER_METADATA_TOPIC}-0"
-    root = path.as_absolute().parent if is_partition else path
+    root = path.around if is_partition else path
     directory = read_log_directory(
         root,
         DirectoryKind.LOG_DIRECTORY,

@@ -277,10 +277,10 @@ def lone_partition(path: Location) -> FoundPartition:
         OSError: the directory cannot be listed.
     """
     named = _named(path)
-    note_holder_around(named)
+    note_holder_around(path)
     partition = as_loaded(directory.read_lone_partition(path, named.name))
     key = partition.topic_partition
-    around = _root_of(named.parent)
+    around = _root_of(path.around)
     if key is None or around is None:
         return FoundPartition(partition, FIRST_OFFSET, FIRST_OFFSET, partition.segments, key)
     return FoundPartition.in_directory(partition, key, around)
@@ -297,7 +297,7 @@ def lone_segment(path: Location) -> FoundPartition:
     parsed = names.parse_offset_file_name(named.name)
     if parsed is None or parsed.kind not in LOG_KINDS:
         raise UsageProblem(f"{path} is not a segment: it does not have the name of a log")
-    note_holder_around(named)
+    note_holder_around(path)
     partition = directory.read_lone_partition(path.parent, named.parent.name)
     try:
         partition = as_loaded(partition)
@@ -317,7 +317,7 @@ def lone_segment(path: Location) -> FoundPartition:
         )
         partition = replace(partition, segments=(segment,), producer_snapshots=(), names_on_disk={})
     # A file that was named is read from its beginning, even below the log start offset.
-    key, around = partition.topic_partition, _root_of(named.parent.parent)
+    key, around = partition.topic_partition, _root_of(path.parent.around)
     flushed_offset: int | None = FIRST_OFFSET
     if key is not None and around is not None:
         _, flushed_offset = around.load_offsets(key)

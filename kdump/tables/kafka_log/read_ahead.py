@@ -27,7 +27,7 @@ def read_ahead(log: Location, part: LogPart) -> Iterator[Step]:
     Raises:
         OSError: a log cannot be read.
     """
-    if is_in_use_around(log.as_absolute().parent):
+    if is_in_use_around(log.around):
         # What follows may have come into this segment's file meanwhile: nothing is surely ahead.
         for step in living_windows_from(log.parent, part.least_offset):
             yield Step(step, False)
