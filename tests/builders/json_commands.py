@@ -1,4 +1,4 @@
-"""Commands with JSON output."""
+"""Commands with JSON output, or with any option."""
 
 from __future__ import annotations
 
@@ -23,10 +23,15 @@ def _leaf_commands(
 
 def json_commands() -> list[str]:
     """Return every command with JSON output."""
+    return commands_with("--output")
+
+
+def commands_with(option: str) -> list[str]:
+    """Return every command that has an option."""
     return [
         name
         for name, command in _leaf_commands(main.cli, click.Context(main.cli))
-        if any("--output" in option.opts for option in command.params)
+        if any(option in each.opts for each in command.params)
     ]
 
 

@@ -21,6 +21,7 @@ from kdump.formats.names import PARTITION_METADATA
 
 CLUSTER: Final = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
 Answers = list[dict[str, Any]]
+NO_EXPIRY: Final = "offsets.retention.minutes=99999999"
 
 
 def groups(*words: str | Path) -> Outcome:
@@ -376,7 +377,7 @@ def test_an_offset_of_an_earlier_topic_of_the_same_name_has_no_lag(tmp_path: Pat
     write_partition(directory / "orders-0", {0: b"".join(batches(1))})
     found = {
         row["group"]: (row["topic_state"], row["lag"], row["note"])
-        for row in of_type("offset", answered("--now", "0", directory))
+        for row in of_type("offset", answered("--config", NO_EXPIRY, directory))
     }
     assert found == {
         "earlier": ("recreated", None, "committed for an earlier topic of this name"),
@@ -389,7 +390,7 @@ def test_an_offset_without_a_topic_id_past_the_end_of_a_younger_topic_is_named(
 ) -> None:
     directory = directory_of(tmp_path, (offset_key(b"g"), offset_value(500)))
     write_partition(directory / "orders-0", {0: b"".join(batches(1))})
-    (row,) = of_type("offset", answered("--now", "0", directory))
+    (row,) = of_type("offset", answered("--config", NO_EXPIRY, directory))
     # kafka-consumer-groups shows a negative lag, too.
     assert (row["topic_state"], row["lag"]) == ("live", -497)
     assert row["note"] == "past the end of the log"
@@ -413,7 +414,7 @@ def test_only_the_topics_that_groups_read_are_asked_for_their_id(tmp_path: Path)
     for name in ("orders-0", "users-0"):
         write_partition(directory / name, {0: b"".join(batches(1))})
     (directory / "users-0" / PARTITION_METADATA).write_bytes(b"damaged")
-    (row,) = of_type("offset", answered("--now", "0", directory))
+    (row,) = of_type("offset", answered("--config", NO_EXPIRY, directory))
     assert (row["topic"], row["topic_state"]) == ("orders", "live")
 
 

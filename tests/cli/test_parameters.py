@@ -1,12 +1,16 @@
-"""Numbers on the command line are accepted only in Kafka's form."""
+"""Numbers and times on the command line."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.in_process import run_kdump
+from builders.json_commands import commands_with
 from kdump.cli.options.parameters import TIME, NumberParameter, SizeParameter, parse_integer
 
 LIKE_NUMBERS = st.text("0123456789+-_ .,eEx\u0660\uff11\n\x00", max_size=22)
@@ -48,3 +52,10 @@ def test_a_size_may_have_a_unit(text: str, size: int) -> None:
 def test_a_number_outside_its_bounds_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         NumberParameter(least=1, most=5).convert(text, None, None)
+
+
+@pytest.mark.parametrize("command", commands_with("--now"))
+def test_now_is_never_taken_for_seconds(command: str, tmp_path: Path) -> None:
+    outcome = run_kdump([*command.split(), "--now", "1764482400"], tmp_path)
+    expected = b"before the first release of Kafka: give ISO 8601, or epoch milliseconds (not sec"
+    assert (expected in outcome.stderr, outcome.exit_status) == (True, 16)

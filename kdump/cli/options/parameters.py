@@ -116,7 +116,7 @@ class TimeParameter(WordParameter[int]):
 
 
 class MomentParameter(TimeParameter):
-    """A time to which data is cut: one in seconds, which is in 1970, would cut everything."""
+    """A time at which there was a cluster. One in seconds would be taken for a time in 1970."""
 
     def parse(self, text: str) -> int:
         time_ms = super().parse(text)
@@ -189,7 +189,7 @@ def now_option(what: str) -> Callable[[Command], Command]:
     return click.option(
         "--now",
         "now_ms",
-        type=TIME,
+        type=MOMENT,
         metavar="TIME",
         default=current_time_ms,
         help=f"{what}: ISO 8601 or epoch milliseconds (default: now).",
