@@ -76,19 +76,42 @@ class Patterns(Struct, frozen=True):
         return functools.reduce(np.logical_or, self._each_found_in(texts))
 
     def _each_found_in(self, texts: pa.Array) -> Iterator[Flags]:
-        utf8 = [text for text in self.texts if is_utf8(text)]
-        if utf8:
-            # Faster than Arrow's own search for a string.
-            expression = b"|".join(map(self._expression, utf8))
-            yield _flags(pc.match_substring_regex(texts, expression, ignore_case=self.ignores_case))
+        strings: list[bytes] = []
+        expressions: list[bytes] = []
         for text in self.texts:
-            if text not in utf8:
-                yield _flags(pc.match_substring(texts, text))
+            string = self._string_of(text)
+            if string is not None and (len(string) > _LONG_STRING_BYTES or not is_utf8(string)):
+                strings.append(string)
+            else:
+                # Faster than Arrow's own search for a string.
+                expressions.append(self._expression(text))
+        if expressions:
+            expression = b"|".join(expressions)
+            yield _flags(pc.match_substring_regex(texts, expression, ignore_case=self.ignores_case))
+        for string in strings:
+            yield _flags(pc.match_substring(texts, string))
+
+    def _string_of(self, text: bytes) -> bytes | None:
+        """The string that a pattern finds; None if it finds several."""
+        if self.ignores_case:
+            return None
+        if self.is_fixed:
+            return text
+        if not _STRING.fullmatch(text.decode()):
+            return None
+        found = _CHARACTER.findall(text.decode())
+        return "".join(character * int(count or 1) for character, count in found).encode()
 
     def _expression(self, text: bytes) -> bytes:
         return b"(?:" + (_SPECIAL.sub(rb"\\\g<0>", text) if self.is_fixed else text) + b")"
 
 
+_LONG_STRING_BYTES: Final = 256
+"""From here on RE2 may need time for each byte of the string at each byte that it searches: it
+keeps all places where a match may have begun, and when these are too many, tries each."""
+_CHARACTER: Final = re.compile(r"([^\\^$.|?*+()\[\]{}])(?:\{([0-9]{1,4})\})?")
+_STRING: Final = re.compile(f"(?:{_CHARACTER.pattern})+")
+"""An expression that finds only one string: characters, perhaps with how often each is repeated."""
 _SPECIAL: Final = re.compile(rb"[\\^$.|?*+()\[\]{}]")
 """What has a meaning in a regular expression."""
 _ESCAPED: Final = re.compile(rb"\\[^AzbBQ]", re.DOTALL)

@@ -189,6 +189,41 @@ def test_the_records_found_are_those_that_python_finds(
     assert offsets_in(found) == [n for n, each in enumerate(records) if query.matches(each)]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("v{899}", [1, 2]),
+        ("v{1000}", []),
+        ("v{500}v{399}", [1, 2]),
+        ("v{300}w", [3]),
+        ("v{300}\u00e4{300}", [4]),
+        ("xv{899}", [1]),
+        ("xv{900}", []),
+        ("v{0}w{1}", [3]),
+        ("v{899}|w", [1, 2, 3]),
+    ],
+)
+def test_long_strings_are_found_wherever_they_are(
+    folder: Path, pattern: str, found: list[int]
+) -> None:
+    values = ["v" * 898, "x" + "v" * 899, "v" * 999, "v" * 300 + "w", "v" * 300 + "\u00e4" * 300]
+    records: list[Contents] = [(None, b"\xff" + each.encode(), ()) for each in values]
+    split = split_of(batches_of(records, [], [Codec.NONE]), folder)
+    patterns = RecordPatterns(value=Patterns((pattern.encode(),)))
+    assert offsets_in(GrepJob(patterns, Shown.ROWS).parts(split)) == found
+
+
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_a_megabyte_that_almost_matches_a_long_string_is_searched_in_seconds(
+    folder: Path, is_fixed: bool
+) -> None:
+    values = [b"v" * 898] * 1200 + [b"v" * 899]
+    split = split_of(batches_of([(None, each, ()) for each in values], [], [Codec.NONE]), folder)
+    pattern = b"v" * 899 if is_fixed else b"v{899}"
+    patterns = RecordPatterns(value=Patterns((pattern,), is_fixed=is_fixed))
+    assert offsets_in(GrepJob(patterns, Shown.ROWS).parts(split)) == [1200]
+
+
 @given(
     st.lists(st.tuples(st.none() | BYTES, st.none() | BYTES), min_size=1, max_size=6),
     queries(wanted_texts()),
