@@ -194,6 +194,12 @@ def is_0_7_log(name: str) -> bool:
     return parsed is not None and parsed.kind is FileKind.LOG_0_7
 
 
+def has_no_records(name: str) -> bool:
+    """Whether a file is an index or a producer snapshot, at whatever stage, by its name."""
+    parsed = parse_offset_file_name(name)
+    return parsed is not None and parsed.kind not in (FileKind.LOG, FileKind.LOG_0_7)
+
+
 def leading_offset(name: str) -> int | None:
     """Parse the number before the first dot of a name, as a loading broker does.
 

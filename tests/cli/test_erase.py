@@ -393,6 +393,33 @@ def test_copies_that_remain_are_named(root: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("count", "is_verbose"), [(3, False), (40, True), (40, False)])
+def test_of_many_leftover_files_only_the_largest_are_named(
+    root: Path, count: int, is_verbose: bool
+) -> None:
+    for number in range(count):
+        for kind in ("log", "index"):
+            name = f"{100 + number:020d}.{kind}.deleted"
+            (root / "orders-0" / name).write_bytes(bytes(1024 * number))
+    args = ("--dry-run", *(["--verbose"] if is_verbose else []))
+
+    lines = erase(root, *args).stdout.decode().splitlines()
+
+    found = [each for each in lines if "not searched" in each]
+    if is_verbose or count == 3:
+        what = f"{root}/orders-0/{100:020d}.log.deleted: not searched; may hold the records, too"
+        assert (len(found), found[0]) == (count, what)
+    else:
+        names = [f"orders-0/{n + 100:020d}.log.deleted ({n}.0 KiB)" for n in (39, 38, 37)]
+        (line,) = found
+        assert line == (
+            f"{root}: 40 leftover files, 780.0 KiB, not searched; they may hold the records, too;"
+            f" the largest: {', '.join(names)} (--verbose lists each)"
+        )
+    rows = rows_of("erase", "--dry-run", "--topic=orders", "--yes", "--key=x", root)
+    assert len(of_type(rows, "copy")) == count
+
+
 def test_unfinished_files_that_no_undo_has_are_counted_before_and_after(root: Path) -> None:
     (root / "orders-0" / f"{0:020d}.log.cleaned").write_bytes(ALICE)
     what = "  1 unfinished file (.cleaned) of an interrupted change"

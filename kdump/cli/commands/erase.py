@@ -29,11 +29,13 @@ from kdump.cli.output.write_arguments import RepairArguments
 from kdump.cli.output.write_report import emit_findings
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.names import has_no_records
 from kdump.phases import phase
 from kdump.storage.location import Location
 from kdump.words import counted, first_of
 
 if TYPE_CHECKING:
+    from kdump.cli.output.erase_output import UnsearchedFile
     from kdump.cli.output.events import Printer
     from kdump.jobs.erase.erase import EraseRequest, PartitionErasure
     from kdump.log.partition import Partition
@@ -220,7 +222,7 @@ def command(
         printer.emit_all(map(report.difference, differing_replicas(found)))
         for done in run.done:
             printer.emit(report.directory(done))
-        _emit_copies(printer, request, found)
+        _emit_copies(printer, request, found, verbose=repair.verbose)
         printer.emit_all(map(remote_copy, in_remote))
         printer.emit_text(undecoded_lines(undecoded, "in remote segments"))
         printer.emit(summary(found, repair, time.monotonic() - begin, is_masked=mask.is_given))
@@ -293,11 +295,17 @@ def _wide_lines(found: Sequence[PartitionErasure], *, is_masked: bool) -> list[s
 
 
 def _emit_copies(
-    printer: Printer, request: EraseRequest, found: Sequence[PartitionErasure]
+    printer: Printer, request: EraseRequest, found: Sequence[PartitionErasure], *, verbose: bool
 ) -> None:
     """Say where in the log directories the records may still be."""
     from kdump.apply.runs import list_undos
-    from kdump.cli.output.erase_output import list_copy, undo_copies, unsearched_copies
+    from kdump.cli.output.erase_output import (
+        list_copy,
+        undo_copies,
+        unsearched_directories,
+        unsearched_in_brief,
+        unsearched_leftovers,
+    )
     from kdump.repair.erase.erased_list import FILE_NAME
 
     rewritten = {each.partition.path for each in found if each.is_changed}
@@ -312,22 +320,26 @@ def _emit_copies(
             if request.may_hold(each) and not each.is_cluster_metadata
         ]
         others = [each.path.name for each in matching if not request.selects(each)]
-        printer.emit_all(unsearched_copies(directory, "directory", others))
-        printer.emit_all(
-            unsearched_copies(directory, "leftover", _leftovers(request, matching, rewritten))
-        )
+        printer.emit_all(unsearched_directories(directory, others))
+        leftovers = list(_leftovers(request, matching, rewritten))
+        printer.emit_all(unsearched_leftovers(directory, leftovers, verbose=verbose))
+        printer.emit_text(unsearched_in_brief(directory, leftovers, verbose=verbose))
 
 
 def _leftovers(
     request: EraseRequest, partitions: Iterable[Partition], rewritten: Container[Location]
-) -> Iterator[str]:
-    """The leftover files of selected partitions that are there after the run."""
+) -> Iterator[UnsearchedFile]:
+    """The leftover files of selected partitions that may hold records, after the run."""
+    from kdump.cli.output.erase_output import UnsearchedFile
     from kdump.log.partition import LeftoverKind
 
     for partition in partitions:
         if request.selects(partition):
             for leftover in partition.leftovers:
+                if has_no_records(leftover.name):
+                    continue
                 if leftover.kind is LeftoverKind.CLEANED and partition.path in rewritten:
                     continue
                 if (partition.path / leftover.name).kind() is not None:
-                    yield f"{partition.path.name}/{leftover.name}"
+                    name = f"{partition.path.name}/{leftover.name}"
+                    yield UnsearchedFile(name, leftover.size_bytes)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import asdict
 
 from kdump.cli.output.brief import MAX_LISTED, Unchanged, first_of
 from kdump.cli.output.events import Event
+from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import Operations, planned_event
 from kdump.errors import ExitStatus
 from kdump.jobs.problems.unreadable import Unreadable
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from kdump.jobs.erase.verify_certificate import SearchedAgain
     from kdump.jobs.writing.execution import PlanResult
     from kdump.storage.location import Location
+
+
+_LARGEST: Final = 3
+"""How many leftover files are named, the largest ones, where there are more."""
 
 
 class ErasureReport:
@@ -181,16 +186,56 @@ def list_copy(directory: LogDirectory) -> Event:
     return _copy(directory, "list", FILE_NAME, None, line)
 
 
-def unsearched_copies(directory: LogDirectory, kind: str, names: Iterable[str]) -> Iterator[Event]:
-    """Yield directories or leftover files of selected partitions that are not searched."""
+def unsearched_directories(directory: LogDirectory, names: Iterable[str]) -> Iterator[Event]:
+    """Yield directories of selected topics that are not searched."""
     for name in names:
-        line = f"{directory.path}/{name}: not searched; may hold the records, too"
-        yield _copy(directory, kind, name, None, line)
+        yield _copy(directory, "directory", name, None, _unsearched(directory, name))
 
 
-def _copy(directory: LogDirectory, kind: str, name: str, command: str | None, line: str) -> Event:
+class UnsearchedFile(NamedTuple):
+    """A leftover file of a selected partition; its name is a path in the log directory."""
+
+    name: str
+    size_bytes: int
+
+
+def unsearched_leftovers(
+    directory: LogDirectory, files: Sequence[UnsearchedFile], *, verbose: bool
+) -> Iterator[Event]:
+    """Yield leftover files that are not searched: for people the largest ones if it is not verbose.
+
+    A broker that was killed may have left thousands.
+    """
+    is_brief = not verbose and len(files) > _LARGEST
+    for each in files:
+        line = None if is_brief else _unsearched(directory, each.name)
+        yield _copy(directory, "leftover", each.name, None, line)
+
+
+def unsearched_in_brief(
+    directory: LogDirectory, files: Sequence[UnsearchedFile], *, verbose: bool
+) -> Iterator[str]:
+    """Yield the line about leftover files that were not listed one by one."""
+    if verbose or len(files) <= _LARGEST:
+        return
+    size = format_bytes(sum(each.size_bytes for each in files))
+    largest = sorted(files, key=lambda each: -each.size_bytes)[:_LARGEST]
+    names = ", ".join(f"{each.name} ({format_bytes(each.size_bytes)})" for each in largest)
+    yield (
+        f"{directory.path}: {counted(len(files), 'leftover file')}, {size}, not searched; they may"
+        f" hold the records, too; the largest: {names} (--verbose lists each)"
+    )
+
+
+def _unsearched(directory: LogDirectory, name: str) -> str:
+    return f"{directory.path}/{name}: not searched; may hold the records, too"
+
+
+def _copy(
+    directory: LogDirectory, kind: str, name: str, command: str | None, line: str | None
+) -> Event:
     row = {"log_dir": str(directory.path), "kind": kind, "name": name, "command": command}
-    return Event("copy", row, [line])
+    return Event("copy", row, [] if line is None else [line])
 
 
 def remains_event(remains: Remains) -> Event:
