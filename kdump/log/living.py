@@ -80,9 +80,20 @@ class Glimpse(Struct, frozen=True):
         return (
             last is not None
             and base_offset < last
-            and base_offset not in self.replaced
+            and (base_offset not in self.replaced or self._is_before_swap(base_offset))
             and any(each.base_offset == base_offset for each in self.partition.segments)
         )
+
+    def _is_before_swap(self, base_offset: int) -> bool:
+        """Whether a segment that is to be replaced has all its files, and the other none of them.
+
+        Of a segment the log is renamed first (``LogSegment.changeFileSuffixes``): the indexes are
+        those of the log while the other log is still ``.swap``. A listing that runs meanwhile may
+        see one file under both names.
+        """
+        log = f"{base_offset:020d}{names.FileKind.LOG.extension}"
+        old, new = self.files.get(log), self.files.get(log + FileStage.SWAP.value)
+        return old is not None and new is not None and old.file_id != new.file_id
 
     def segment_state(self, base_offset: int) -> SegmentStamps:
         """The state of each file of a segment."""
@@ -109,6 +120,24 @@ class Glimpse(Struct, frozen=True):
             and later.is_closed(base_offset)
             and self.segment_state(base_offset) == later.segment_state(base_offset)
         )
+
+    def has_kept_log(self, base_offset: int, later: Glimpse) -> bool:
+        """Whether the log of a segment with the same segment after it was not replaced.
+
+        That is known of a segment in the middle of a swap, too, whose indexes are of another log.
+        """
+        following = self._following(base_offset)
+        log = f"{base_offset:020d}{names.FileKind.LOG.extension}"
+        return (
+            following is not None
+            and following == later._following(base_offset)
+            and self.has_kept_file(log, later)
+        )
+
+    def _following(self, base_offset: int) -> int | None:
+        """Where the next segment begins."""
+        bases = [each.base_offset for each in self.partition.segments]
+        return min((each for each in bases if each > base_offset), default=None)
 
     def has_kept_all(self, later: Glimpse) -> bool:
         """Whether no closed segment was added to or lost from the log, or is about to be."""

@@ -262,12 +262,37 @@ def test_leftover_files_of_a_partition_that_nobody_changes_are_named(quick_path:
     assert summary.unsettled == 0
 
 
-def test_damage_beside_leftover_files_is_not_put_down_to_a_change(quick_path: Path) -> None:
-    log = file(unclean_log(quick_path / "log"), 0, FileKind.LOG)
-    shutil.copyfile(log, f"{log}.swap")
+def flip(log: Path) -> None:
     content = bytearray(log.read_bytes())
     content[80] ^= 1
     log.write_bytes(content)
+
+
+def test_a_segment_that_is_about_to_be_replaced_is_judged(quick_path: Path) -> None:
+    partition = unclean_log(quick_path / "log")
+    for kind in (FileKind.LOG, FileKind.OFFSET_INDEX):
+        shutil.copyfile(file(partition, 0, kind), f"{file(partition, 0, kind)}.swap")
+    flip(file(partition, 0, FileKind.LOG))
+    file(partition, 0, FileKind.OFFSET_INDEX).unlink()
+    findings, (report,), _ = found_in(local(quick_path / "log"))
+    assert [each.code for each in damage(findings)] == ["batch-checksum", "index-missing"]
+    assert report.verdict_kind == "not-judged"
+
+
+def test_the_log_of_a_segment_whose_indexes_are_not_in_place_is_judged(quick_path: Path) -> None:
+    """As a broker leaves it that is killed in the middle of a swap."""
+    partition = unclean_log(quick_path / "log")
+    index = file(partition, 0, FileKind.OFFSET_INDEX)
+    index.rename(f"{index}.swap")
+    flip(file(partition, 0, FileKind.LOG))
+    findings, _, summary = found_in(local(quick_path / "log"))
+    assert [each.code for each in damage(findings)] == ["batch-checksum"]
+    assert summary.account.damaged_bytes > 0
+
+
+def test_damage_beside_leftover_files_is_not_put_down_to_a_change(quick_path: Path) -> None:
+    index = file(unclean_log(quick_path / "log"), 0, FileKind.TIME_INDEX)
+    index.rename(f"{index}.swap")
     _, (report,), _ = found_in(local(quick_path / "log"))
     assert report.verdict_kind == "unsettled"
     assert report.verdict == (

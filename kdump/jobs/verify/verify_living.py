@@ -231,6 +231,8 @@ class _Living:
         assert base_offset is not None, "a finding about a segment names a file of it"
         if base_offset == before.last_base_offset:
             return finding in self.doubted
+        if finding.code in OF_LOGS and _is_log(finding):
+            return before.has_kept_log(base_offset, after)
         return before.has_kept_segment(base_offset, after)
 
 
