@@ -103,13 +103,23 @@ class EpochCheck:
     ) -> Iterator[Finding]:
         ordered = sorted(entries, key=lambda entry: entry.start_offset)
         starts = [entry.start_offset for entry in ordered]
+        are_deleted = _shows_deletion(ordered, runs)
         for index, run in enumerate(runs):
             offset = max(run.base_offset, self._log_start_offset)
             following = runs[index + 1].base_offset if index + 1 < len(runs) else end_offset
             if offset >= following:
                 continue
             at = bisect.bisect_right(starts, offset) - 1
-            if at < 0:
+            if at < 0 and are_deleted:
+                yield invariants.EPOCHS_MISSING.finding(
+                    Place(path, None, offset),
+                    f"records were deleted up to offset {starts[0]}, and come back: the log start"
+                    " offset was not written",
+                    expected=f"epoch {run.epoch} from offset {offset} or before",
+                    found=f"offset {starts[0]}",
+                    severity=Severity.INFO,
+                )
+            elif at < 0:
                 yield invariants.EPOCHS_MISSING.finding(
                     Place(path, None, offset),
                     "the leader epoch checkpoint begins after batches with leader epochs",
@@ -128,3 +138,16 @@ class EpochCheck:
                     expected=f"epoch {run.epoch} at offset {offset}",
                     found=f"epoch {ordered[at].epoch}",
                 )
+
+
+def _shows_deletion(ordered: Sequence[EpochEntry], runs: Sequence[EpochRun]) -> bool:
+    """Whether the first entry begins inside its epoch: a broker has moved it there.
+
+    It does that when records are deleted (``LeaderEpochFileCache.truncateFromStartAsyncFlush``),
+    and writes the log start offset up to a minute later. If it is killed before, the records come
+    back at its start, and the entry stays.
+    """
+    if not ordered:
+        return False
+    first = ordered[0]
+    return any(run.epoch == first.epoch and run.base_offset < first.start_offset for run in runs)
