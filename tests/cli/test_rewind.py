@@ -41,7 +41,11 @@ from builders.samples import seeds
 from builders.transaction_states import key_of, value_of
 from builders.trees import contents_of
 from kdump.formats import names
-from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats.checkpoints import (
+    EpochEntry,
+    decode_leader_epoch_checkpoint,
+    decode_offset_checkpoint,
+)
 from kdump.formats.names import TopicPartition
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.jobs.rewind import rewind
@@ -350,6 +354,17 @@ def test_segments_after_the_cut_are_removed_with_their_files(tmp_path: Path) -> 
     }
     assert "00000000000000000003.snapshot" in found
     assert not any(each.startswith("00000000000000000004") for each in found)
+
+
+@pytest.mark.parametrize("segments", [1, 3])
+def test_epochs_of_deleted_records_that_came_back_are_known(segments: int, tmp_path: Path) -> None:
+    log_dir = orders(tmp_path / "1", 0, 0, 0, 5000, 5000, 5000, segments=segments)
+    begin_epochs_at(log_dir / str(ORDERS), 4)  # and the log start offset was not written
+    kdump("rewind", f"--to={BASE_TIMESTAMP_MS}", log_dir)
+    epochs = decode_leader_epoch_checkpoint(
+        (log_dir / str(ORDERS) / names.LEADER_EPOCH_CHECKPOINT).read_bytes()
+    )
+    assert [*epochs] == [EpochEntry(0, 0)]
 
 
 def test_checkpoints_do_not_go_past_the_cut(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from kdump.scan.control_batches import is_control
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.compacted.latest_records import LatestRecords
+from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.storage.location import Location
 from kdump.target.virtual_directory import VirtualDirectory
 
@@ -127,6 +128,10 @@ def rewound(
             log_start_offset=start,
             high_watermark=min(context.high_watermark, cut),
         )
+        if before.leader_epochs and before.leader_epochs[0].start_offset >= cut > start:
+            # Records were deleted after the cut, and have come back: no epoch would be left.
+            LeaderEpochs(directory).clear()
+            again = replace(again, recovery_point=start)
         after = loaded(directory, again)
     return directory, RewoundLog(before, after, after.log_end_offset, removed, digests)
 
