@@ -101,13 +101,14 @@ class WorkerPool:
         self._workers: dict[Connection[Any, Any], BaseProcess] = {}
         # A fork inherits buffered output, and would write it a second time when it ends.
         sys.stdout.flush()
-        with _signals_blocked(), _worker_environment():
-            try:
+        # A signal that was delayed stops this process when they are complete, and still in here.
+        try:
+            with _signals_blocked(), _worker_environment():
                 for _ in range(processes):
                     self._start(serve)
-            except BaseException:
-                self.close()
-                raise
+        except BaseException:
+            self.close()
+            raise
 
     def _start(self, serve: Callable[[Connection[Any, Any]], None]) -> None:
         ours, theirs = self._context.Pipe()

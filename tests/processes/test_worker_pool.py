@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import multiprocessing
 import os
+import signal
 import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -43,6 +45,21 @@ def test_each_worker_answers_through_its_own_pipe(method: StartMethod) -> None:
     for worker in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(worker, 0)
+
+
+def test_a_signal_while_workers_start_ends_those_that_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = WorkerPool._start
+
+    def interrupted(pool: WorkerPool, serve: Any) -> None:
+        start(pool, serve)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(WorkerPool, "_start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        WorkerPool(_echo, 2, "fork")
+    assert multiprocessing.active_children() == []
 
 
 def test_the_exit_of_a_worker_is_reported() -> None:
