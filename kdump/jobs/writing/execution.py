@@ -238,8 +238,12 @@ def _applied(plan: Plan, writing: Writing) -> PlanResult:
         command=writing.command,
         is_first=writing.is_first and not writing.done,
     )
-    done = PlanResult(plan, True, undo if writing.keep_undo else None, needed_bytes)
-    writing.done.append((plan.path, str(outcome_line(done))))
+    try:
+        done = PlanResult(plan, True, undo if writing.keep_undo else None, needed_bytes)
+        writing.done.append((plan.path, str(outcome_line(done))))
+    except BaseException as stop:  # a signal
+        stop.add_note(f"{plan.path}: all changes made")
+        raise
     failure = None
     if undo is not None and not writing.keep_undo:
         try:
