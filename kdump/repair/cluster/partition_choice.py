@@ -364,6 +364,8 @@ class _PartitionChoice(Struct):
             what = f"perhaps in sync, because epoch {leader.highest_epoch} is not in the copy"
         elif log.log_end_offset < committed:
             what = f"not behind, because offsets before {committed} were committed"
+        elif self._outlived(leader, absent):
+            what = f"perhaps ahead, because node {leader.node_id} may have been killed before them"
         else:
             return
         if absent:
@@ -372,6 +374,19 @@ class _PartitionChoice(Struct):
                 f"{what}: {', '.join(map(str, absent))}; node {leader.node_id} leads, and offsets"
                 f" from {log.log_end_offset} on are lost",
             )
+
+    def _outlived(self, leader: DiskReplica, absent: Sequence[int]) -> bool:
+        """Whether nodes that were not collected may have gone on after the leader had ended.
+
+        A node that is stopped leaves those in sync first, unless it is the last of them. One that
+        is killed is in sync for good, by its own copy of the metadata.
+        """
+        copies = {each.directory.node_id for each in self.planner.evidence.copies}
+        return (
+            not leader.directory.is_clean_shutdown
+            and not copies - {leader.node_id}
+            and not self.planner.evidence.nodes & {*absent}
+        )
 
     def _report_in_sync_behind(self, leader: DiskReplica) -> None:
         """Report in-sync replicas that all end before a leader that was not in sync.

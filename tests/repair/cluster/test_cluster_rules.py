@@ -680,6 +680,23 @@ def test_a_lost_broker_keeps_its_replicas_and_others_lead() -> None:
     assert {"isr-not-collected", "node-not-collected"} <= codes(plan)
 
 
+@pytest.mark.parametrize(
+    ("is_clean", "hosts", "is_asked"), [(False, 1, True), (True, 1, False), (False, 2, False)]
+)
+def test_the_only_collected_node_may_have_been_killed_before_others(
+    is_clean: bool, hosts: int, is_asked: bool
+) -> None:
+    """By its own copy it is in sync for good; one that was stopped is not, unless it was last."""
+    metadata = copy(*topic_records("orders", [(1, 2, 3)]), *map(broker, (1, 2, 3)))
+    plan = plan_of(
+        *(
+            disk(node, replica("orders"), metadata=metadata, is_clean_shutdown=is_clean)
+            for node in range(1, hosts + 1)
+        )
+    )
+    assert ("isr-not-collected" in {code for code, _ in refusing(plan)}) is is_asked
+
+
 @pytest.mark.parametrize("old", [(replica("orders", end=40),), ()], ids=["older", "replaced"])
 def test_a_replica_that_was_alone_in_sync_and_is_behind_is_asked_for(
     old: tuple[CollectedPartition, ...],
