@@ -75,9 +75,12 @@ def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
     locked = sorted(given)
     with ExitStack() as stack:
         with phase("taking the locks"):
-            for path in (*locked, *log_dirs):
+            for path in (*log_dirs, *locked):
                 try:
                     stack.enter_context(pinned(path))
+                except (FileNotFoundError, NotADirectoryError) as failure:
+                    what = f"{reason_of(failure)}; name a log directory"
+                    raise KdumpError(f"{path}: {what}") from failure
                 except OSError as failure:
                     raise _cannot_lock(path / LOCK_FILE, failure) from failure
             for path in locked:
@@ -248,8 +251,6 @@ def _cannot_lock(path: Path, failure: OSError) -> KdumpError:
         errno.EACCES: AS_WHOM,
         errno.EPERM: AS_WHOM,
         errno.EROFS: "mount it for writing, or work on a copy",
-        errno.ENOENT: "name a log directory",
-        errno.ENOTDIR: "name a log directory",
         errno.ENOSPC: "free some space there first",
         errno.ENOLCK: "its file system does not support locks: work on a copy",
         errno.ELOOP: "it is a symbolic link: remove it",

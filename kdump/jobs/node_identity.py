@@ -27,7 +27,13 @@ from kdump.formats import names
 from kdump.formats.meta_properties import encode_meta_properties
 from kdump.formats.server_properties import BROKER_ROLE, ServerProperties
 from kdump.jobs.metadata.metadata_copies import read_copies
-from kdump.log.directory import DirectoryKind, LogDirectory, directory_kind, read_log_directory
+from kdump.log.directory import (
+    DirectoryKind,
+    LogDirectory,
+    directory_kind,
+    read_log_directory,
+    what_is_there_instead,
+)
 from kdump.log.partition import Partition
 from kdump.log.selection import only_metadata
 from kdump.phases import phase
@@ -66,7 +72,8 @@ def read_node_directory(path: Location) -> LogDirectory:
                 if each.name not in _EXPECTED and not each.name.startswith(names.KDUMP_PREFIX)
             ]
             if others:
-                raise KdumpError(f"{path}: not a Kafka log directory, and not empty")
+                instead = what_is_there_instead(path)
+                raise KdumpError(f"{path}: not a Kafka log directory, and not empty{instead}")
     if kind.is_partition:
         raise UsageProblem(f"{path} is a partition: name its log directory, {path.around}")
     return read_log_directory(

@@ -223,6 +223,17 @@ def read_lone_partition(path: Location, name: str) -> Partition:
     return read_partition(path, parsed.topic_partition, parsed.state)
 
 
+def what_is_there_instead(path: Location) -> str:
+    """What a directory that is none of Kafka's has, to be added to a message that says so.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    if inside := log_directories_below(path):
+        return f"; it contains log directories: {' '.join(map(str, inside))}"
+    return "" if path.entries() else "; it is empty: is its disk mounted?"
+
+
 def log_directories_below(path: Location) -> list[Location]:
     """List the log directories directly inside ``path``, where several disks may be mounted.
 

@@ -141,12 +141,16 @@ def test_a_lock_that_cannot_be_taken_is_named_by_the_path_that_was_given(
 
 
 @pytest.mark.parametrize(
-    ("name", "advice"), [("nowhere", "name a log directory"), ("file", "name a log directory")]
+    ("name", "why"), [("nowhere", "No such file or directory"), ("file", "Not a directory")]
 )
-def test_only_a_directory_can_be_locked(tmp_path: Path, name: str, advice: str) -> None:
+def test_only_a_directory_can_be_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(KdumpError, match=advice), hold_locks([tmp_path / name]):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(KdumpError) as refused, hold_locks([Path(name)]):
         pass
+    assert str(refused.value) == f"{name}: {why}; name a log directory"
 
 
 @pytest.mark.parametrize(

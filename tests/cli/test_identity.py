@@ -530,3 +530,12 @@ def test_the_log_directory_of_a_partition_is_named_as_it_was_given(
     outcome = run_kdump([command, "d1/users-0"], quick_path)
     expected = "kdump: d1/users-0 is a partition: name its log directory, d1\n"
     assert (outcome.stderr.decode(), outcome.exit_status) == (expected, 16)
+
+
+def test_the_directory_around_log_directories_names_them(quick_path: Path) -> None:
+    write_two_disks(quick_path)
+    outcome = run_kdump(["identity", "."], quick_path)
+    expected = (
+        "kdump: .: not a Kafka log directory, and not empty; it contains log directories: d1 d2"
+    )
+    assert expected in outcome.stderr.decode()

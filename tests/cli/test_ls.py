@@ -320,3 +320,12 @@ def test_ls_changes_no_file(log_dir: Path) -> None:
     run_kdump(["info", "--deep", str(log_dir)], log_dir)
     assert state() == before
     assert (log_dir / names.META_PROPERTIES).read_bytes() == META_PROPERTIES
+
+
+def test_an_empty_directory_may_be_where_a_disk_is_not_mounted(tmp_path: Path) -> None:
+    (tmp_path / "d1").mkdir()
+    outcome = run_kdump(["ls", "d1"], tmp_path)
+    expected = (
+        "kdump: d1: not a Kafka log directory or partition; it is empty: is its disk mounted?\n"
+    )
+    assert (outcome.stderr.decode(), outcome.exit_status) == (expected, 8)

@@ -60,7 +60,11 @@ def said(outcome: Outcome) -> str:
         (["my logs", "DIR"], 8, "my logs: No such file or directory; a statement begins with"),
         (["--file", "/dev/null", "DIR"], 16, "the file has no statement"),
         (["no-such", "DIR"], 8, "no-such: No such file or directory\n"),
-        (["SELECT 1", "EMPTY"], 8, "empty: not a Kafka log directory or partition"),
+        (
+            ["SELECT 1", "EMPTY"],
+            8,
+            "empty: not a Kafka log directory or partition; it is empty: is its disk mounted?",
+        ),
         (["/* ; */ SELECT 1; DROP TABLE a", "DIR"], 16, "SET, and nothing else is dropped"),
         (["CREATE TABLE a AS SELECT 1", "DIR"], 16, "SET, and nothing else is created"),
         (["CACHE TABLE records", "DIR"], 16, "DROP VIEW or SET, not with CACHE"),

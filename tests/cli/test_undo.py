@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from builders.json_answers import objects
 from builders.log_dir_trees import original_of
 from builders.repair_cases import aged, bad_batch_in_the_middle
 from builders.trees import tree_of
+from builders.two_disks import write_two_disks
 from kdump.apply.apply import apply_plan
 from kdump.apply.lock import hold_locks
 from kdump.apply.plan import make_plan
@@ -154,3 +156,20 @@ def test_files_left_by_an_undo_killed_at_its_end_are_removed(
     assert b"there is nothing to undo" in outcome.stderr
     (repaired / names.LOCK_FILE).touch()
     assert original_of(repaired).keys() == original.keys()
+
+
+@pytest.mark.parametrize("options", [(), ("--list",), ("--discard",), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("d1/users-0", "is a partition: name its log directory, d1"),
+        (".", "is not a Kafka log directory; it contains log directories: d1 d2"),
+    ],
+)
+def test_a_directory_whose_undo_data_is_elsewhere_is_refused(
+    quick_path: Path, options: tuple[str, ...], path: str, why: str
+) -> None:
+    write_two_disks(quick_path)
+    shutil.rmtree(quick_path / "model")
+    outcome = run_kdump(["undo", path, *options], quick_path)
+    assert (outcome.stderr.decode(), outcome.exit_status) == (f"kdump: {path} {why}\n", 16)

@@ -250,7 +250,11 @@ def _require_directory(name: str, remote: RemotePlace | None, *, is_first: bool)
         KdumpError: it does not exist, or is not Kafka's.
         OSError: it cannot be listed.
     """
-    from kdump.log.directory import directory_kind, log_directories_below
+    from kdump.log.directory import (
+        directory_kind,
+        log_directories_below,
+        what_is_there_instead,
+    )
     from kdump.pipeline.sql.sql_statements import (
         FIRST_WORDS,
         is_other_statement,
@@ -266,7 +270,8 @@ def _require_directory(name: str, remote: RemotePlace | None, *, is_first: bool)
         if path.kind() is not None:
             kind = directory_kind(path)
             if not (kind.is_log_directory or kind.is_partition or log_directories_below(path)):
-                raise KdumpError(f"{path}: not a Kafka log directory or partition")
+                what = f"not a Kafka log directory or partition{what_is_there_instead(path)}"
+                raise KdumpError(f"{path}: {what}")
             return
     if is_statement(name):
         raise UsageProblem(f"a statement comes before the directories: {name}")

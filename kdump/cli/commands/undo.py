@@ -108,6 +108,7 @@ def command(
     log_dir = location.local_path
     if location.kind() is None:
         raise KdumpError(f"{location}: {os.strerror(errno.ENOENT)}")
+    _require_log_directory(location)
     if is_list:
         _list(log_dir, output)
     elif is_discard:
@@ -115,6 +116,25 @@ def command(
     else:
         _undo(log_dir, undo_id, output, dry_run=dry_run, verbose=verbose)
     return ExitStatus.SOUND
+
+
+def _require_log_directory(path: Location) -> None:
+    """Refuse a directory that has no undo data because the log directory is another.
+
+    Raises:
+        UsageProblem: it is a partition, or log directories are in it.
+        OSError: it cannot be listed.
+    """
+    from kdump.apply.runs import list_undos
+    from kdump.log.directory import directory_kind, log_directories_below, what_is_there_instead
+
+    kind = directory_kind(path)
+    if kind.is_log_directory or list_undos(path.local_path):
+        return
+    if kind.is_partition:
+        raise UsageProblem(f"{path} is a partition: name its log directory, {path.around}")
+    if log_directories_below(path):
+        raise UsageProblem(f"{path} is not a Kafka log directory{what_is_there_instead(path)}")
 
 
 def _list(log_dir: Path, output: OutputFormat) -> None:

@@ -83,9 +83,7 @@ class Diagnostics:
 
     def refuse(self, path: Location) -> None:
         """Report that ``path`` is not a log directory or a partition."""
-        what = "not a Kafka log directory or partition"
-        if inside := directory.log_directories_below(path):
-            what += f"; it contains log directories: {' '.join(map(str, inside))}"
+        what = f"not a Kafka log directory or partition{directory.what_is_there_instead(path)}"
         self._report(path, what, ExitStatus.OPERATIONAL_ERROR)
 
     def _report(self, path: Location | str, what: str, status: ExitStatus) -> None:
