@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from builders.directory_cases import CREATED, LOG, OLD, target_of, write_log_directory
 from builders.log_dir_trees import original_of
 from builders.mounts import mounted
-from builders.volatile_files import Stopped, VolatileFiles
+from builders.volatile_files import VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.directory_changes import (
     CreatedDirectory,
@@ -160,15 +160,14 @@ def test_a_run_whose_new_directory_a_broker_has_deleted_can_only_be_undone(
     attic.mkdir()
     before = original_of(log_dir)
     plan = make_plan(target_of(log_dir))
-    counting = VolatileFiles(log_dir, attic)
-    apply_plan(plan, keep_undo=True, command="kdump move", files=counting)
-    counting.forget_attic()
-    undo(log_dir)
-    first = next(at for at, what in enumerate(counting.operations) if "rename_dir" in what)
-    files = VolatileFiles(log_dir, attic, stop_after=first)
-    with pytest.raises(Stopped):
+
+    def apply(files: VolatileFiles) -> None:
         apply_plan(plan, keep_undo=True, command="kdump move", files=files)
-    files.forget_attic()
+
+    operations = VolatileFiles(log_dir, attic).operations_of(apply)
+    undo(log_dir)
+    first = next(at for at, what in enumerate(operations) if "rename_dir" in what)
+    VolatileFiles(log_dir, attic).stop_in(apply, first, unsynced=False)
     (filled,) = log_dir.glob("*-new-0-delete")
     shutil.rmtree(filled)
 

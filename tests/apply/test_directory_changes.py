@@ -22,7 +22,7 @@ from builders.directory_cases import (
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.samples import at_some_or_all, moments_of
 from builders.trees import Seen, contents_of
-from builders.volatile_files import Stopped, VolatileFiles
+from builders.volatile_files import VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.directory_changes import (
     CreatedDirectory,
@@ -73,20 +73,10 @@ class Machine:
         return VolatileFiles(self.path, self.attic)
 
     def stops(self, work: Callable[[Files], object]) -> range:
-        files = self.volatile()
-        work(files)
-        files.forget_attic()
-        return range(len(files.operations))
+        return range(len(self.volatile().operations_of(work)))
 
     def stop(self, work: Callable[[Files], object], at: int, *, unsynced: bool) -> None:
-        files = self.volatile()
-        files.stop_after = at
-        with pytest.raises(Stopped):
-            work(files)
-        if unsynced:
-            files.lose_unsynced()
-        else:
-            files.forget_attic()
+        self.volatile().stop_in(work, at, unsynced=unsynced)
 
     def finish_or_run_again(self) -> None:
         is_begun = finish_interrupted(self.path) is not None or list_undos(self.path)

@@ -10,7 +10,7 @@ import pytest
 from builders.loading import Clock, LoaderServer
 from builders.stray_directories import stray, stray_log_directory, write_directory
 from builders.valid_batches import valid_batches
-from builders.volatile_files import Stopped, VolatileFiles
+from builders.volatile_files import VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.directory_changes import (
     CreatedDirectory,
@@ -61,20 +61,11 @@ def test_kafka_loads_every_state_between_two_operations(
         apply_plan(plan, keep_undo=keep_undo, command="kdump move", files=files)
 
     shutil.copytree(original, log_dir)
-    counting = VolatileFiles(log_dir, attic)
-    apply(counting)
-    counting.forget_attic()
     seen = set[str]()
-    for at in range(len(counting.operations)):
+    for at in range(len(VolatileFiles(log_dir, attic).operations_of(apply))):
         shutil.rmtree(log_dir)
         shutil.copytree(original, log_dir)
-        files = VolatileFiles(log_dir, attic, stop_after=at)
-        with pytest.raises(Stopped):
-            apply(files)
-        if at % 2:
-            files.lose_unsynced()
-        else:
-            files.forget_attic()
+        VolatileFiles(log_dir, attic).stop_in(apply, at, unsynced=bool(at % 2))
         in_use = {path.name for path in log_dir.iterdir() if path.is_dir() and "." not in path.name}
 
         assert loader_server.load(log_dir, IndexSettings(), Clock(), whole=True) == {}, at

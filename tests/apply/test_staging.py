@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders.trees import contents_of
-from builders.volatile_files import Stopped, VolatileFiles
+from builders.volatile_files import VolatileFiles
 from builders.written_files import plan_of
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import Content, FileRange
@@ -57,17 +57,11 @@ def test_a_file_can_be_staged_again_after_any_stop(log: Path, tmp_path: Path) ->
     def stage(files: VolatileFiles) -> None:
         stage_file(staged, content_of(log), like=log, modified_ns=TIME_NS, files=files)
 
-    files = volatile(log, tmp_path)
-    stage(files)
-    files.forget_attic()
+    operations = volatile(log, tmp_path).operations_of(stage)
     for unsynced in (False, True):
-        for at in range(len(files.operations)):
+        for at in range(len(operations)):
             staged.unlink()
-            stopping = volatile(log, tmp_path)
-            stopping.stop_after = at
-            with pytest.raises(Stopped):
-                stage(stopping)
-            stopping.lose_unsynced() if unsynced else stopping.forget_attic()
+            volatile(log, tmp_path).stop_in(stage, at, unsynced=unsynced)
             assert contents_of(log.parent).keys() <= {LOG, staged.name}
 
             stage_file(staged, content_of(log), like=log, modified_ns=TIME_NS)
@@ -124,11 +118,7 @@ def test_files_that_others_staged_are_synced_before_the_journal_is_written(
     at = 0
     while log.read_bytes() != b"ab":
         staged.unlink(missing_ok=True)
-        files = volatile(log, tmp_path)
-        files.stop_after = at
-        with pytest.raises(Stopped):
-            compact(files)
-        files.lose_unsynced()
+        volatile(log, tmp_path).stop_in(compact, at, unsynced=True)
         finish_interrupted(log_dir)
         assert log.read_bytes() in (b"12345678", b"ab"), at
         at += 1

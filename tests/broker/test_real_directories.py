@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.archives import CRASHES
 from builders.recover_for_differ import recover
 from builders.trees import of_present_partitions
 from kdump.broker.loader.load_context import IndexSettings
@@ -27,20 +28,6 @@ RESTARTED_MS = 1_795_240_020_000
 OWN_SETTINGS = {"crash-lz4": IndexSettings(1024), "leftover": IndexSettings(1000)}
 """Topics whose configuration sets ``index.interval.bytes``, and the value."""
 
-PAIRS = [
-    ("crashed/d1", "recovered/d1"),
-    ("crashed/d2", "recovered/d2"),
-    *(
-        (f"leftover-{kind}/logs", f"leftover-{kind}-recovered/logs")
-        for kind in (
-            "1-cleaned-partial",
-            "2-cleaned-complete",
-            "3-swap-log-only",
-            "4-swap-complete",
-        )
-    ),
-]
-
 
 def files_of(directory: Path) -> dict[str, bytes]:
     """Read all files of all partitions except the cluster's metadata; omit the epochs."""
@@ -53,7 +40,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize(("before", "after"), PAIRS)
+@pytest.mark.parametrize(("before", "after"), CRASHES)
 def test_every_file_equals_the_real_brokers(
     fixtures: Path, tmp_path: Path, before: str, after: str
 ) -> None:
@@ -67,7 +54,7 @@ def test_every_file_equals_the_real_brokers(
     assert [name for name in expected if found[name] != expected[name]] == []
 
 
-@pytest.mark.parametrize(("before", "after"), PAIRS)
+@pytest.mark.parametrize(("before", "after"), CRASHES)
 def test_the_checkpoints_equal_the_real_brokers(
     fixtures: Path, tmp_path: Path, before: str, after: str
 ) -> None:

@@ -8,8 +8,24 @@ from __future__ import annotations
 import sys
 import tarfile
 from pathlib import Path
+from typing import Final
 
 from builders.once import made_once
+
+CRASHES: Final = [
+    ("crashed/d1", "recovered/d1"),
+    ("crashed/d2", "recovered/d2"),
+    *(
+        (f"leftover-{kind}/logs", f"leftover-{kind}-recovered/logs")
+        for kind in (
+            "1-cleaned-partial",
+            "2-cleaned-complete",
+            "3-swap-log-only",
+            "4-swap-complete",
+        )
+    ),
+]
+"""Log directories of killed brokers, before and after their next start."""
 
 
 def unpack_all(archives: Path, target: Path) -> Path:

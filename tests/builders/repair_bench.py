@@ -6,14 +6,12 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import pytest
-
 from builders.apply_target import apply_target
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.repair_cases import Case, aged
 from builders.samples import moments_of
 from builders.trees import Seen
-from builders.volatile_files import Stopped, VolatileFiles
+from builders.volatile_files import VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import Files
 from kdump.apply.interrupted_runs import finish_interrupted
@@ -98,36 +96,24 @@ class Bench:
 
     def count(self, work: Callable[[Files], object]) -> int:
         """Count the operations of ``work``."""
-        return len(self._operations(work))
+        return len(self.volatile().operations_of(work))
 
     def stops(self, work: Callable[[Files], object], *, unsynced: bool) -> list[int]:
         """Return the numbers of operations to stop after, so that every outcome is covered.
 
         If unsynced changes are lost, only syncs make a difference.
         """
-        operations = self._operations(work)
+        operations = self.volatile().operations_of(work)
         return [
             at
             for at in range(len(operations))
             if not unsynced or at == 0 or operations[at - 1].startswith("sync ")
         ]
 
-    def _operations(self, work: Callable[[Files], object]) -> list[str]:
-        files = self.volatile()
-        work(files)
-        files.forget_attic()
-        return files.operations
-
     def stop(self, work: Callable[[Files], object], after: int, *, unsynced: bool) -> str:
         """Stop the machine in ``work`` after ``after`` operations; return the last of them."""
         files = self.volatile()
-        files.stop_after = after
-        with pytest.raises(Stopped):
-            work(files)
-        if unsynced:
-            files.lose_unsynced()
-        else:
-            files.forget_attic()
+        files.stop_in(work, after, unsynced=unsynced)
         return files.operations[-1] if files.operations else "nothing"
 
     def finish_or_run_again(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,44 +23,23 @@ def snapshot(
     batches: Iterable[Batch] = (),
     epoch: int = 0,
     done: int = 0,
+    record_type: RecordType = share.SHARE_SNAPSHOT,
 ) -> tuple[bytes, bytes]:
     """The record of a snapshot of what a share group has delivered: key and value."""
     value = {
         "snapshotEpoch": epoch,
-        "stateEpoch": 1,
-        "leaderEpoch": 0,
-        "startOffset": start,
-        "deliveryCompleteCount": done,
-        "createTimestamp": 1_000,
-        "writeTimestamp": 1_000,
-        "stateBatches": [_batch(*each) for each in batches],
-    }
-    return _share_key(share.SHARE_SNAPSHOT, group, topic_id, partition), _value(
-        share.SHARE_SNAPSHOT, value
-    )
-
-
-def update(
-    group: str,
-    topic_id: str,
-    start: int,
-    *,
-    partition: int = 0,
-    batches: Iterable[Batch] = (),
-    epoch: int = 0,
-    done: int = 0,
-) -> tuple[bytes, bytes]:
-    """The record of a change after a snapshot: key and value."""
-    value = {
-        "snapshotEpoch": epoch,
         "leaderEpoch": 0,
         "startOffset": start,
         "deliveryCompleteCount": done,
         "stateBatches": [_batch(*each) for each in batches],
     }
-    return _share_key(share.SHARE_UPDATE, group, topic_id, partition), _value(
-        share.SHARE_UPDATE, value
-    )
+    if record_type is share.SHARE_SNAPSHOT:
+        value |= {"stateEpoch": 1, "createTimestamp": 1_000, "writeTimestamp": 1_000}
+    return _share_key(record_type, group, topic_id, partition), _value(record_type, value)
+
+
+update = functools.partial(snapshot, record_type=share.SHARE_UPDATE)
+"""The record of a change after a snapshot: key and value."""
 
 
 def initialized(group: str, topic_id: str, topic: str, *partitions: int) -> tuple[bytes, bytes]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 from kdump.apply.files import DISK, Attributes, Content, FileRange, Files, Metadata
 
@@ -45,6 +47,27 @@ class VolatileFiles(Files):
     _directories: dict[str, Inode] | None = None
     _kept: dict[Inode, Path] = field(default_factory=dict)
     _contents: dict[Inode, tuple[bytes, os.stat_result]] = field(default_factory=dict)
+
+    def operations_of(self, work: Callable[[VolatileFiles], object]) -> list[str]:
+        """Do all of ``work``; return its operations."""
+        work(self)
+        self.forget_attic()
+        return self.operations
+
+    def stop_in(
+        self, work: Callable[[VolatileFiles], object], after: int, *, unsynced: bool
+    ) -> None:
+        """Stop the machine in ``work`` after ``after`` operations.
+
+        Args:
+            unsynced: whether unsynced changes are lost.
+        """
+        self.stop_after = after
+        with pytest.raises(Stopped):
+            work(self)
+        if unsynced:
+            self.lose_unsynced()
+        self.forget_attic()
 
     # The interface of Files
 

@@ -22,7 +22,7 @@ from builders.compactable_directories import (
     varied_directory,
 )
 from builders.trees import contents_of, tree_of
-from builders.volatile_files import Stopped, VolatileFiles
+from builders.volatile_files import VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import DISK, Files
 from kdump.apply.interrupted_runs import finish_interrupted, remove_remains
@@ -280,24 +280,21 @@ def test_the_next_run_finishes_a_run_interrupted_at_any_operation(
     attic = quick_path / "attic"
     attic.mkdir()
     done = Path(shutil.copytree(base, quick_path / "done"))
-    counting = VolatileFiles(done, attic)
-    compacted(done, files=counting)
-    counting.forget_attic()
+
+    def compact(files: VolatileFiles) -> None:
+        compacted(files.root, files=files)
+
+    operations = VolatileFiles(done, attic).operations_of(compact)
     expected = contents_of(done)
     assert expected != contents_of(base)
-    for at in range(int(unsynced), len(counting.operations), 2):
+    for at in range(int(unsynced), len(operations), 2):
         root = Path(shutil.copytree(base, quick_path / f"at-{at}"))
-        files = VolatileFiles(root, attic, stop_after=at)
-        with pytest.raises(Stopped):
-            compacted(root, files=files)
-        if unsynced:
-            files.lose_unsynced()
-        files.forget_attic()
+        VolatileFiles(root, attic).stop_in(compact, at, unsynced=unsynced)
 
         finish_interrupted(root)
         compacted(root)
 
-        assert contents_of(root) == expected, (at, counting.operations[at])
+        assert contents_of(root) == expected, (at, operations[at])
         shutil.rmtree(root)
 
 

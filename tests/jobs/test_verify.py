@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from builders.archives import CRASHES
 from builders.batches import batches
 from builders.verified import END_OFFSET, LogModel, said_of, state_of, write_segment
 from kdump.check.collector import MOST_OF_A_CODE
@@ -110,19 +111,7 @@ def test_verify_on_spark_writes_nothing(many_directories: list[Path], spark: Spa
 
 
 @pytest.fixture(
-    params=[
-        ("crashed/d1", "recovered/d1"),
-        ("crashed/d2", "recovered/d2"),
-        *(
-            (f"leftover-{kind}/logs", f"leftover-{kind}-recovered/logs")
-            for kind in (
-                "1-cleaned-partial",
-                "2-cleaned-complete",
-                "3-swap-log-only",
-                "4-swap-complete",
-            )
-        ),
-    ],
+    params=CRASHES,
     ids=lambda pair: pair[0],
 )
 def crash(request: pytest.FixtureRequest, fixtures: Path) -> tuple[Path, Path]:
