@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
@@ -10,6 +12,9 @@ from kdump.state.metadata.cluster_plan import (
     SeenPartition,
 )
 from kdump.state.metadata.metadata_entities import NO_LEADER
+
+_NOTHING: Final = (-1, -1)
+"""Where a replica ends that no disk has."""
 
 
 class UnacceptedLossError(KdumpError):
@@ -106,6 +111,3 @@ def _require_leaders(seen: SeenPartition, partition: PlannedTopicPartition) -> N
             f" {best.log_end_offset}); make the plan again with --set"
             f" topic.{seen.topic}.partition.{seen.partition}.leader={node}"
         )
-
-
-_NOTHING = (-1, -1)
