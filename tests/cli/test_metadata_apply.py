@@ -294,7 +294,7 @@ def edited(plan: ClusterPlan, **edit: Any) -> ClusterPlan:
     ("edit", "status", "what"),
     [
         ({"leader": 2, "isr": (2,)}, 4, "orders-0: by an edit of the plan node 2 may lead, and"),
-        ({"isr": (1, 2)}, 4, "node 2 may lead, and node 1 loses what it has more (epoch 4, end 90"),
+        ({"isr": (1, 2)}, 4, "node 2 may lead, and node 1, which has more (epoch 4, end 90"),
         ({"leader": -1, "isr": (), "elr": (2,)}, 4, "topic.orders.partition.0.leader=2"),
         (
             {"replicas": (2,), "directories": (an_id("2"),), "leader": 2, "isr": (2,)},

@@ -107,7 +107,7 @@ def _require_leaders(seen: SeenPartition, partition: PlannedTopicPartition) -> N
             continue
         raise UnacceptedLossError(
             f"{seen.topic}-{seen.partition}: by an edit of the plan node {node} may lead, and node"
-            f" {best.node_id} loses what it has more (epoch {best.leader_epoch}, end"
-            f" {best.log_end_offset}); make the plan again with --set"
+            f" {best.node_id}, which has more (epoch {best.leader_epoch}, end"
+            f" {best.log_end_offset}), would truncate to it; make the plan again with --set"
             f" topic.{seen.topic}.partition.{seen.partition}.leader={node}"
         )
