@@ -26,6 +26,8 @@ from kdump.phases import phase
 from kdump.storage.location import Location
 from kdump.words import counted, undo_command
 
+_NOT_OVERWRITTEN: Final = "all changes are made, but what they replace is not overwritten yet"
+
 
 class Writing(Struct, frozen=True):
     """How a command writes.
@@ -261,6 +263,3 @@ def _applied(plan: Plan, writing: Writing) -> PlanResult:
         else:
             undo = None
     return PlanResult(plan, True, undo, needed_bytes, failure)
-
-
-_NOT_OVERWRITTEN: Final = "all changes are made, but what they replace is not overwritten yet"
