@@ -40,6 +40,7 @@ from kdump.state.metadata.disk_collection import (
     CollectedVoter,
     DiskCollection,
     RemovedTopic,
+    RewoundMetadata,
     TopicClaim,
 )
 
@@ -126,6 +127,7 @@ METADATA: Final = st.builds(
     ),
     records=tuples(RECORDS),
     problems=tuples(TEXTS),
+    rewound=nullable(st.builds(RewoundMetadata, INT64, tuples(UUIDS))),
 )
 COLLECTIONS: Final = st.builds(
     DiskCollection,

@@ -74,7 +74,7 @@ def collected(folder: Path, disks: Iterable[str] = tuple(DISKS)) -> list[DiskCol
 _metadata_by_files: Final = dict[tuple[tuple[str, bytes], ...], CollectedMetadata | None]()
 
 
-def _metadata_of(directory: LogDirectory) -> CollectedMetadata | None:
+def _metadata_of(directory: LogDirectory, _time_ms: None) -> CollectedMetadata | None:
     """What is collected of a copy of the metadata, which is read once: most cases do not damage it.
 
     That takes as long as everything else that a case does.

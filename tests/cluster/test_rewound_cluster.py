@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.kraft_cluster import KraftCluster
 from builders.log_dir_trees import original_of
+from builders.waiting import a_moment
 from kdump.formats import names
 from kdump.scan.batches import read_windows
 from kdump.target.virtual_directory import BytesSource
@@ -37,14 +37,6 @@ def kdump(*words: str | Path, status: int) -> list[dict[str, Any]]:
 
 def values(*texts: str) -> list[tuple[str | None, str | None]]:
     return [("key", text) for text in texts]
-
-
-def a_moment() -> int:
-    """The time now; what happens from now on is later."""
-    now_ms = round(time.time() * 1000)
-    while time.time() * 1000 < now_ms + 20:
-        pass
-    return now_ms + 10
 
 
 def live_until_the_moment(clients: ClusterClients) -> None:

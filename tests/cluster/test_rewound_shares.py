@@ -14,6 +14,7 @@ from builders.cluster_nodes import ALONE, Node, controller
 from builders.in_process import run_kdump
 from builders.json_answers import objects
 from builders.kraft_cluster import KraftCluster
+from builders.waiting import a_moment
 
 pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 
@@ -29,14 +30,6 @@ PROPERTIES: Final = ALONE | {
 }
 STATES: Final = "__share_group_state"
 HOUR_MS: Final = 3_600_000
-
-
-def a_moment() -> int:
-    """The time now; what happens from now on is later."""
-    now_ms = round(time.time() * 1000)
-    while time.time() * 1000 < now_ms + 20:
-        pass
-    return now_ms + 10
 
 
 def kdump(*words: str | Path, status: int) -> list[dict[str, Any]]:

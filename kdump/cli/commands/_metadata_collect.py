@@ -10,6 +10,7 @@ import click
 from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.out_option import out_option
 from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.plan_options import to_option
 from kdump.cli.output.out_file import OutFile
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.clock import current_time_ms
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Read only the ends of logs that were flushed: damage before them is not named.",
 )
+@to_option
 @output_option
 @engine_options
 def command(
     paths: Sequence[Location],
     out: OutFile,
     quick: bool,
+    time_ms: int | None,
     output: OutputFormat,
     engine: EngineOptions,
 ) -> ExitStatus:
@@ -59,7 +62,7 @@ def command(
         directories = read_log_directories(paths, diagnostics)
         if not directories:
             return diagnostics.status
-        request = CollectRequest(directories, current_time_ms(), is_quick=quick)
+        request = CollectRequest(directories, current_time_ms(), is_quick=quick, time_ms=time_ms)
         collection = collect(request, engine)
         with phase(f"writing {out.name}"):
             size_bytes = out.write(encode_collection(collection))

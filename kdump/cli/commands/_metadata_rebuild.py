@@ -9,7 +9,7 @@ import click
 
 from kdump.cli.options.engine_options import engine_options
 from kdump.cli.options.parameters import INT32, LocationParameter, paths_argument
-from kdump.cli.options.plan_options import plan_options
+from kdump.cli.options.plan_options import plan_options, to_option
 from kdump.cli.options.repair_options import repair_options
 from kdump.cli.output.events import Event, open_printer
 from kdump.cli.output.write_arguments import RepairArguments
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     help="Use an empty CONTROLLER_DIR for this controller (default: the only one).",
 )
 @plan_options
+@to_option
 @repair_options
 @engine_options
 def command(
@@ -51,6 +52,7 @@ def command(
     controllers: Sequence[DynamicVoter],
     settings: Sequence[tuple[str, str]],
     accept_loss: bool,
+    time_ms: int | None,
     repair: RepairArguments,
     engine: EngineOptions,
 ) -> ExitStatus:
@@ -74,6 +76,7 @@ def command(
         request = RebuildRequest(
             *(directories, into, node_id, controllers, settings, accept_loss),
             now_ms=current_time_ms(),
+            time_ms=time_ms,
         )
         plan = plan_rebuild(request, engine)
     is_refused = bool(unaccepted(plan.notices)) and not accept_loss

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from kdump.cli.options.option_group import options
-from kdump.cli.options.parameters import PropertyParameter
+from kdump.cli.options.parameters import MOMENT, PropertyParameter
 from kdump.cli.options.voter_options import VOTER
 
 plan_options: Final = options(
@@ -39,3 +39,13 @@ plan_options: Final = options(
 
 They are the arguments ``controllers``, ``settings`` and ``accept_loss``.
 """
+
+to_option: Final = click.option(
+    "--to",
+    "time_ms",
+    type=MOMENT,
+    metavar="TIME",
+    help="Take topics, configurations, ACLs, quotas and credentials as they were at TIME: ISO 8601"
+    " or epoch milliseconds.",
+)
+"""Adds ``--to``, the argument ``time_ms``."""

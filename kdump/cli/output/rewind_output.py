@@ -489,7 +489,10 @@ def _advice(request: RewindRequest, found: Rewind, *, dry_run: bool) -> Iterator
         return
     if request.time_ms is not None:
         yield f"the time is {format_timestamp(request.time_ms)} (UTC)"
-    yield ("the cluster's metadata is not rewound: topics, configurations and ACLs do not change")
+    yield (
+        "topics, configurations and ACLs are not rewound; to bring them back, too: kdump metadata"
+        " collect --to, plan and apply"
+    )
     if not found.has_metadata:
         yield (
             "no copy of the cluster's metadata says where else replicas are: name the log"

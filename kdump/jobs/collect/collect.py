@@ -47,11 +47,14 @@ class CollectRequest(Struct, frozen=True):
 
     Attributes:
         is_quick: whether to read no more than the result needs: damage elsewhere is not named.
+        time_ms: take the cluster's topics, configurations and the like as they were then; None for
+            the end of its metadata.
     """
 
     directories: Sequence[LogDirectory]
     now_ms: int
     is_quick: bool = False
+    time_ms: int | None = None
 
 
 @during("collecting what the disks know")
@@ -61,7 +64,8 @@ def collect(request: CollectRequest, options: EngineOptions) -> DiskCollection:
     Raises:
         LockedError: a broker is using one, or was started meanwhile. Its logs grow: who plans by
             what they had would let replicas lose what came later.
-        KdumpError: the engine failed.
+        KdumpError: the engine failed, or a copy of the metadata does not say what they were at the
+            moment.
     """
     directories = request.directories
     require_unlocked(each.path for each in directories)
@@ -80,7 +84,10 @@ def collect(request: CollectRequest, options: EngineOptions) -> DiskCollection:
     return DiskCollection(
         kdump.__version__,
         request.now_ms,
-        tuple(_directory(*each) for each in zip(directories, read, claims, strict=True)),
+        tuple(
+            _directory(*each, request.time_ms)
+            for each in zip(directories, read, claims, strict=True)
+        ),
     )
 
 
@@ -123,13 +130,16 @@ def _or_none(number: int | None) -> int | None:
 
 
 def _directory(
-    directory: LogDirectory, read: Sequence[CollectedPartition], claims: ClaimsFound
+    directory: LogDirectory,
+    read: Sequence[CollectedPartition],
+    claims: ClaimsFound,
+    time_ms: int | None,
 ) -> CollectedDirectory:
     problems = [*_problems(directory)]
     metadata: CollectedMetadata | None = None
     try:
         with phase(f"reading the metadata in {directory.path}"):
-            metadata = collect_metadata(directory)
+            metadata = collect_metadata(directory, time_ms)
     except OSError as failure:
         what = FileProblem(directory.path / names.CLUSTER_METADATA_TOPIC, failure)
         problems.append(_problem(directory, what))

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
+from kdump.errors import UsageProblem
 from kdump.formats.names import parse_metadata_snapshot_name
 from kdump.jobs.metadata.metadata_copies import MetadataCopy, committed_end, read_copies
 from kdump.jobs.metadata.metadata_questions import HistoryReading
@@ -17,17 +18,32 @@ from kdump.state.metadata.disk_collection import (
     CollectedRecord,
     CollectedVoter,
     RemovedTopic,
+    RewoundMetadata,
 )
 from kdump.state.metadata.image_records import ImageLoss, all_records_of
 from kdump.state.metadata.metadata_image import EntityKind, LogEnd, MetadataImage
 from kdump.state.metadata.metadata_nodes import Voter
-from kdump.state.metadata.metadata_replay import END, CopyReplay, OnProblem
+from kdump.state.metadata.metadata_replay import (
+    END,
+    CopyReplay,
+    MetadataPoint,
+    OnProblem,
+    UnknownMetadataError,
+)
+from kdump.state.metadata.rewound_image import later_topics, rewound_image
 
 
-def collect_metadata(directory: LogDirectory) -> CollectedMetadata | None:
+def collect_metadata(
+    directory: LogDirectory, time_ms: int | None = None
+) -> CollectedMetadata | None:
     """Read the copy of the metadata in a log directory; None if it has none.
 
+    Args:
+        time_ms: take topics, configurations and the like as they were then; None for the end.
+
     Raises:
+        UsageProblem: the copy does not reach back to the moment.
+        UnknownMetadataError: it is damaged before it.
         OSError: a file cannot be read.
     """
     copies = read_copies([directory])
@@ -40,6 +56,11 @@ def collect_metadata(directory: LogDirectory) -> CollectedMetadata | None:
     unknown = dict.fromkeys(replay.unknown)
     committed, voters = committed_end(copies, image)
     highest = _highest(copy, image)
+    rewound = None
+    if time_ms is not None:
+        then = _image_at(copy, time_ms, problems.setdefault)
+        rewound = RewoundMetadata(time_ms, later_topics(image, then))
+        image = rewound_image(image, then)
     return CollectedMetadata(
         epoch=image.end.epoch,
         end_offset=image.end.offset,
@@ -53,7 +74,22 @@ def collect_metadata(directory: LogDirectory) -> CollectedMetadata | None:
         records=_records(image, problems.setdefault),
         problems=tuple(_relative(problem, directory) for problem in problems),
         unknown=tuple(_relative(what, directory) for what in unknown),
+        rewound=rewound,
     )
+
+
+def _image_at(copy: MetadataCopy, time_ms: int, on_problem: OnProblem) -> MetadataImage:
+    path = copy.partition.path
+    replay = CopyReplay(copy.partition, on_problem)
+    image = replay.image_at(MetadataPoint(time_ms=time_ms))
+    if replay.is_cut:
+        raise UnknownMetadataError(
+            f"{path}: the metadata of that time is unknown: the log is damaged after offset"
+            f" {image.end.offset - 1}; collect without this directory, if another has a copy"
+        )
+    if not image.of(EntityKind.BROKER):
+        raise UsageProblem(f"{path}: no broker had registered at that time: give a later one")
+    return image
 
 
 def _relative(problem: str, directory: LogDirectory) -> str:

@@ -34,6 +34,8 @@ class RebuildRequest(Struct, frozen=True):
         controllers: of the new quorum.
         settings: of ``--set``.
         is_loss_accepted: ``--accept-loss``.
+        time_ms: take topics, configurations and the like as they were then; None for the end of the
+            metadata.
     """
 
     directories: Sequence[LogDirectory]
@@ -43,6 +45,7 @@ class RebuildRequest(Struct, frozen=True):
     settings: Sequence[tuple[str, str]]
     is_loss_accepted: bool
     now_ms: int
+    time_ms: int | None = None
 
 
 def plan_rebuild(request: RebuildRequest, options: EngineOptions) -> ClusterPlan:
@@ -58,7 +61,9 @@ def plan_rebuild(request: RebuildRequest, options: EngineOptions) -> ClusterPlan
     if own is not None and own.path not in {each.path for each in directories}:
         # Its records count, too: those of an earlier run, after which copies were moved aside.
         directories.append(own)
-    collection = collect(CollectRequest(directories, request.now_ms), options)
+    collection = collect(
+        CollectRequest(directories, request.now_ms, time_ms=request.time_ms), options
+    )
     controllers = _with_own_directory_id(request, own)
     with phase("planning the metadata"):
         return plan_cluster(

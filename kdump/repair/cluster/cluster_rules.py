@@ -169,6 +169,12 @@ class _Planner(Struct, frozen=True):
         move_aside = self._move_aside()
         if self.copy is None:
             self._report_lost_with_copies()
+        elif self.copy.metadata.rewound is not None:
+            self.notices.add(
+                notice_codes.REWOUND,
+                "topics, configurations, ACLs, quotas, credentials and delegation tokens; replicas,"
+                " nodes and features are those of now",
+            )
         known = set() if self.copy is None else {*topic_ids(self.copy.image)}
         of_copy = {each.name for each in topics} & known
         report_old_copies(self.evidence, self.copy, of_copy, self.notices)

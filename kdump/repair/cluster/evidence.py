@@ -184,7 +184,8 @@ def gather(collections: Iterable[DiskCollection], cluster_id: str | None = None)
         cluster_id: the cluster to plan for; None if there is only one.
 
     Raises:
-        UsageProblem: the directories are of several clusters or of no known node.
+        UsageProblem: the directories are of several clusters or of no known node, or the copies
+            of the metadata of several moments.
         DocumentError: a copy's records cannot be used.
     """
     found = list(collections)
@@ -194,6 +195,7 @@ def gather(collections: Iterable[DiskCollection], cluster_id: str | None = None)
     clones: list[str] = []
     directories = _of_one_cluster(_latest(found, ignored, clones), cluster_id, ignored)
     _require_nodes(directories)
+    _require_one_moment(directories)
     clusters = {each.cluster_id for each in directories if each.cluster_id is not None}
     return Evidence(
         kdump=max(each.kdump for each in found),
@@ -319,6 +321,20 @@ def _require_nodes(directories: Iterable[CollectedDirectory]) -> None:
         raise UsageProblem(
             f"{unknown[0]}: the collection does not name its node (from meta.properties);"
             " run kdump identity --repair on its host, and collect again"
+        )
+
+
+def _require_one_moment(directories: Iterable[CollectedDirectory]) -> None:
+    found: dict[int | None, CollectedDirectory] = {}
+    for each in directories:
+        if each.metadata is not None:
+            rewound = each.metadata.rewound
+            found.setdefault(None if rewound is None else rewound.time_ms, each)
+    if len(found) > 1:
+        first, second = [*found.values()][:2]
+        raise UsageProblem(
+            f"the copies of the metadata were collected as of different times ({place_of(first)};"
+            f" {place_of(second)}): collect all of them with the same --to"
         )
 
 

@@ -103,6 +103,11 @@ HOLE: Final = _notice(_LOSS, "hole", "missing numbers between a topic's partitio
 LOST_TOPIC: Final = _notice(
     _LOSS, "lost-topic", "topics that internal topics name, and that no disk has"
 )
+LATER_TOPIC: Final = _notice(
+    _LOSS,
+    "later-topic",
+    "topics that were created after the time of --to: their directories become -stray",
+)
 DROPPED_BY_OPTION: Final = _notice(_LOSS, "dropped-by-option", "topics dropped by --set")
 
 SHARED_ID: Final = _refusal(_CONTRADICTION, "shared-id", "topics with the id of another topic")
@@ -125,6 +130,9 @@ DUPLICATE_REPLICA: Final = _notice(
     _CONTRADICTION, "duplicate-replica", "partitions in several log directories of one node"
 )
 
+REWOUND: Final = _notice(
+    _WARNING, "rewound", "the metadata is as it was at the time of --to, and drops what is later"
+)
 MOVE_ASIDE: Final = _notice(
     _WARNING, "move-aside", "nodes whose copy of the metadata must be moved aside"
 )

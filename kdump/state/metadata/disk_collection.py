@@ -22,6 +22,7 @@ from kdump.formats.json_document import (
     read_document,
 )
 from kdump.formats.json_struct import (
+    LATER,
     Form,
     Int16,
     Int32,
@@ -194,6 +195,18 @@ class RemovedTopic(Struct, frozen=True):
     is_committed: bool | None
 
 
+class RewoundMetadata(Struct, frozen=True):
+    """The moment to which metadata is taken back.
+
+    Attributes:
+        time_ms: batches that were appended later do not count.
+        later_topics: ids of topics that were created after that, and that no record names.
+    """
+
+    time_ms: int
+    later_topics: tuple[Uuid, ...]
+
+
 class CollectedMetadata(Struct, frozen=True):
     """A copy of the cluster's metadata, ``__cluster_metadata-0``.
 
@@ -213,6 +226,8 @@ class CollectedMetadata(Struct, frozen=True):
         problems: what is damaged or cannot be read.
         unknown: those of them about records that the collecting kdump did not know, or only in
             part: ``records`` lack what they say.
+        rewound: the moment that topics, configurations, quotas, ACLs, credentials and tokens are
+            from; None if that is ``end_offset``, too.
     """
 
     epoch: Int32
@@ -227,6 +242,7 @@ class CollectedMetadata(Struct, frozen=True):
     records: tuple[CollectedRecord, ...]
     problems: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    rewound: Annotated[RewoundMetadata | None, LATER] = None
 
 
 class ClaimedPartition(Struct, frozen=True):

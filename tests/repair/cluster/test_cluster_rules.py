@@ -46,6 +46,7 @@ from kdump.state.metadata.disk_collection import (
     CollectedPartition,
     CollectedRecord,
     CollectedVoter,
+    RewoundMetadata,
 )
 from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY
 
@@ -102,6 +103,38 @@ def test_a_topic_that_the_copy_deletes_and_a_disk_has_is_asked_for(committed: bo
     assert [each.name for each in kept.topics] == ["gone"]
     assert not refusing(kept)
     assert plan_of(*disks, settings=[("deleted", "keep")]).topics == kept.topics
+
+
+def test_a_topic_that_was_created_after_the_moment_is_left_out() -> None:
+    metadata = copy(
+        *topic_records("orders", [(1,)]), rewound=RewoundMetadata(7, (an_id("late"), an_id("none")))
+    )
+    disks = (disk(1, replica("orders"), replica("late"), metadata=metadata),)
+    plan = plan_of(*disks)
+    assert [each.name for each in plan.topics] == ["orders"]
+    assert ("later-topic", "late") in [(each.code, each.topic) for each in plan.notices]
+    assert "rewound" in codes(plan)
+    assert not refusing(plan)
+    kept = plan_of(*disks, settings=[("topic.late", "keep")])
+    assert [each.name for each in kept.topics] == ["late", "orders"]
+
+
+def test_a_topic_that_was_created_again_after_the_moment_has_its_former_id() -> None:
+    metadata = copy(*topic_records("orders", [(1,)]), rewound=RewoundMetadata(7, (an_id("other"),)))
+    plan = plan_of(disk(1, replica("orders", topic_id=an_id("other")), metadata=metadata))
+    assert plan.topics[0].topic_id == an_id("orders")
+    assert refusing(plan) == [("two-ids", "orders")]
+
+
+@pytest.mark.parametrize("other", [None, RewoundMetadata(8, ())])
+def test_copies_of_different_moments_are_not_planned_together(
+    other: RewoundMetadata | None,
+) -> None:
+    with pytest.raises(UsageProblem, match="collect all of them with the same --to"):
+        plan_of(
+            disk(1, metadata=copy(rewound=RewoundMetadata(7, ()))),
+            disk(2, metadata=copy(rewound=other)),
+        )
 
 
 def test_a_topic_that_only_an_older_copy_knows_is_asked_for() -> None:
