@@ -18,6 +18,7 @@ from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
 from kdump.cli.output.write_report import noting
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.phases import phase
 from kdump.rows.row_type import COUNT, SIZE, TEXT, TIME, Field, JsonAnswer, RowType, one_of
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -108,7 +109,8 @@ def command(
     log_dir = location.local_path
     if location.kind() is None:
         raise KdumpError(f"{location}: {os.strerror(errno.ENOENT)}")
-    _require_log_directory(location)
+    with phase(f"looking at {location}"):
+        _require_log_directory(location)
     if is_list:
         _list(log_dir, output)
     elif is_discard:
