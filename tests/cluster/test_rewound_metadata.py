@@ -12,6 +12,7 @@ from builders.cluster_checks import KEPT, committed, require_login
 from builders.cluster_clients import ClusterClients
 from builders.cluster_disks import CLEAN, ClusterDisks
 from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
+from builders.cluster_nodes import ALONE, Node
 from builders.cluster_story import GROUPS
 from builders.in_process import run_kdump
 from builders.json_answers import objects
@@ -112,3 +113,28 @@ def test_the_metadata_are_those_of_the_moment(
         for partition in (ORDERS, LATER, ("empty", 0)):
             clients.send("new", partition, [("key", "new")])
         assert [row[3] for row in clients.read(LATER)["later-0"]] == ["new"]
+
+
+def test_the_metadata_of_a_broker_that_is_its_own_controller_are_those_of_the_moment(
+    cluster_jvms: ClusterJvms, case_folder: Path
+) -> None:
+    node = Node(1, ("d1", "d2"), "broker,controller")
+    cluster = KraftCluster(cluster_jvms, case_folder / "disks", [node], properties=ALONE)
+    cluster.format()
+    disks = cluster.log_dirs()
+    with cluster.running() as clients:
+        clients.create_topic(ORDERS[0], 2, replicas=1)
+        clients.open_producer("any")
+        clients.send("any", ORDERS, [("key", "before")])
+        said = clients.describe()
+        moment_ms = a_moment()
+        clients.send("any", ORDERS, [("key", "later")])
+        clients.create_topic(LATER[0], replicas=1)
+        clients.configure("TOPIC", ORDERS[0], retention_ms="1")
+    kdump("rewind", f"--to={moment_ms}", *disks, status=1)
+    words = ("--into", disks[0], f"--controller={node.voter}", f"--to={moment_ms}")
+    kdump("metadata", "rebuild", *words, *disks, status=0)
+    with cluster.running() as clients:
+        clients.wait_for_replicas()
+        assert told(clients.describe()) == told(said)
+        assert [row[3] for row in clients.read(ORDERS)["orders-0"]] == ["before"]
