@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kdump.cli.output.rendering import Row
-from kdump.cli.output.value_text import format_bytes
+from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.formats.names import PartitionState
 from kdump.state.metadata.disk_collection import (
     CollectedDirectory,
@@ -103,8 +103,12 @@ def _metadata_end(directory: CollectedDirectory) -> tuple[int, int]:
     return (-1, -1) if metadata is None else (metadata.epoch, metadata.end_offset)
 
 
-def summary_lines(summary: Row) -> Iterator[str]:
-    """The summary for people; the last line names the next command."""
+def summary_lines(summary: Row, time_ms: int | None) -> Iterator[str]:
+    """The summary for people; the last line names the next command.
+
+    Args:
+        time_ms: of ``--to``; None without it.
+    """
     yield (
         f"{counted(summary['partitions'], 'partition')} of"
         f" {counted(summary['topics'], 'topic')} in"
@@ -121,6 +125,11 @@ def summary_lines(summary: Row) -> Iterator[str]:
             f"the most advanced copy of the metadata, in {summary['metadata_log_dir']}, ends at"
             f" offset {summary['metadata_end_offset']} in epoch {summary['metadata_epoch']}"
         )
+        if time_ms is not None:
+            yield (
+                "topics, configurations, ACLs, quotas and credentials are those of"
+                f" {format_timestamp(time_ms)} (UTC)"
+            )
     if summary["directories_without_topic_id"]:
         without = counted(summary["directories_without_topic_id"], "directory", "directories")
         yield f"{without} without a topic id"
