@@ -36,7 +36,7 @@ from kdump.apply.before_images import keep_before_images
 from kdump.apply.disk_space import DISK_FULL, DiskSpace
 from kdump.apply.files import DISK, Files, Metadata
 from kdump.apply.fingerprints import fingerprints_of
-from kdump.apply.foreign_changes import touched_by
+from kdump.apply.foreign_changes import fingerprints_now
 from kdump.apply.journal import CUT_SUFFIX, BeforeImage, Fingerprint, Journal, RunState
 from kdump.apply.journal_file import (
     next_run_number,
@@ -306,13 +306,7 @@ def _completed(log_dir: Path, journal: Journal) -> Journal:
         staged={},
         redo_records=(),
         interim={},
-        fingerprints=fingerprints_of(
-            log_dir,
-            journal.directories,
-            journal.moves,
-            touched=touched_by(journal),
-            with_checksums=True,
-        ),
+        fingerprints=fingerprints_now(log_dir, journal, with_checksums=True),
     )
 
 

@@ -23,30 +23,35 @@ def changed_since(log_dir: Path, journal: Journal) -> list[str]:
     missing = [path for path in journal.directories if not (log_dir / path).is_dir()]
     if missing:
         return [f"{path} is gone" for path in missing]
-    now = _fingerprints_now(log_dir, journal, with_checksums=True)
+    now = fingerprints_now(log_dir, journal, with_checksums=True)
     return _compared(_recorded(journal), now, Places.of(log_dir, journal.moves))
 
 
-def _fingerprints_now(
+def fingerprints_now(
     log_dir: Path, journal: Journal, *, with_checksums: bool
 ) -> dict[str, Fingerprint]:
+    """Take fingerprints of what the run of a journal leaves, or its undo finds.
+
+    Raises:
+        OSError: something cannot be read.
+    """
     return fingerprints_of(
         log_dir,
         journal.directories,
         journal.moves,
-        touched=touched_by(journal),
+        touched=_touched(journal),
         with_checksums=with_checksums,
     )
 
 
 def _recorded(journal: Journal) -> dict[str, Fingerprint]:
     """The fingerprints in a journal; one of an earlier kdump has those of notes, too."""
-    touched = touched_by(journal)
+    touched = _touched(journal)
     found = journal.fingerprints.items()
     return {path: mark for path, mark in found if not is_note(path, touched)}
 
 
-def touched_by(journal: Journal) -> set[str]:
+def _touched(journal: Journal) -> set[str]:
     """The files that a run or its undo changes."""
     return {
         *journal.before_images.keys(),
@@ -74,8 +79,8 @@ def changed_during(log_dir: Path, journal: Journal) -> list[str]:
     missing = [path for path in journal.directories if not (log_dir / path).is_dir()]
     if missing:
         return [f"{path} is gone" for path in missing]
-    now = _fingerprints_now(log_dir, journal, with_checksums=False)
-    touched = touched_by(journal)
+    now = fingerprints_now(log_dir, journal, with_checksums=False)
+    touched = _touched(journal)
     then = _recorded(journal)
     places = Places.of(log_dir, journal.moves)
     deleted = _deleted_with_directories(journal)
