@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
 
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.repair.cluster.evidence import NOTHING
 from kdump.state.metadata.cluster_plan import (
     ClusterPlan,
     PlannedTopic,
@@ -12,9 +13,6 @@ from kdump.state.metadata.cluster_plan import (
     SeenPartition,
 )
 from kdump.state.metadata.metadata_entities import NO_LEADER
-
-_NOTHING: Final = (-1, -1)
-"""Where a replica ends that no disk has."""
 
 
 class UnacceptedLossError(KdumpError):
@@ -34,10 +32,13 @@ def require_fits_disks(plan: ClusterPlan) -> None:
         UnacceptedLossError: records of a disk would be lost.
     """
     _require_above(plan)
-    topics = {each.name: each for each in plan.topics}
+    topics = {
+        each.name: (each, {partition.partition: partition for partition in each.partitions})
+        for each in plan.topics
+    }
     for seen in plan.seen.partitions:
         if seen.topic in topics:
-            _require_fits(seen, topics[seen.topic])
+            _require_fits(seen, *topics[seen.topic])
 
 
 def _require_above(plan: ClusterPlan) -> None:
@@ -64,7 +65,9 @@ def _require_above(plan: ClusterPlan) -> None:
             )
 
 
-def _require_fits(seen: SeenPartition, topic: PlannedTopic) -> None:
+def _require_fits(
+    seen: SeenPartition, topic: PlannedTopic, partitions: Mapping[int, PlannedTopicPartition]
+) -> None:
     path = f"topic.{seen.topic}"
     name = f"{seen.topic}-{seen.partition}"
     if topic.topic_id != seen.topic_id:
@@ -75,16 +78,14 @@ def _require_fits(seen: SeenPartition, topic: PlannedTopic) -> None:
                 " what becomes -stray"
             )
         return
-    # The numbers of a plan have no holes.
-    if seen.partition >= len(topic.partitions):
+    partition = partitions.get(seen.partition)
+    if partition is None:
         if seen.replicas:
             raise UnacceptedLossError(
-                f"{name}: the plan has only {len(topic.partitions)} of the topic's partitions, and"
-                f" a disk has this one; make it again with --set"
-                f" {path}.partitions={len(topic.partitions)}"
+                f"{name}: the plan has only {len(partitions)} of the topic's partitions, and a disk"
+                f" has this one; make it again with --set {path}.partitions={len(partitions)}"
             )
         return
-    partition = next(each for each in topic.partitions if each.partition == seen.partition)
     if partition.leader_epoch <= seen.highest_leader_epoch:
         raise UsageProblem(
             f"{name}: the plan has leader_epoch {partition.leader_epoch}, and the collected disks"
@@ -103,7 +104,7 @@ def _require_leaders(seen: SeenPartition, partition: PlannedTopicPartition) -> N
     electable = partition.isr or partition.elr or partition.last_known_elr
     for node in (partition.leader, *electable):
         # The notices say what others lose with the leaders that were planned.
-        if node in (*seen.isr, NO_LEADER) or ends.get(node, _NOTHING) >= best.end:
+        if node in (*seen.isr, NO_LEADER) or ends.get(node, NOTHING) >= best.end:
             continue
         raise UnacceptedLossError(
             f"{seen.topic}-{seen.partition}: by an edit of the plan node {node} may lead, and node"
