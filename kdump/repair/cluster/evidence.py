@@ -131,6 +131,8 @@ class Evidence(Struct, frozen=True):
         copies: the most advanced one first.
         replicas: by topic and number; of each the most advanced one first.
         claims: by topic.
+        later_topics: ids of topics that were created after the moment to which the metadata is
+            taken back.
         ignored: sentences about what was left out.
         clones: sentences about log directories with one id.
     """
@@ -143,6 +145,7 @@ class Evidence(Struct, frozen=True):
     copies: tuple[MetadataEvidence, ...]
     replicas: Mapping[str, Mapping[int, Sequence[DiskReplica]]]
     claims: Mapping[str, Sequence[TopicClaim]]
+    later_topics: frozenset[str]
     ignored: tuple[str, ...]
     clones: tuple[str, ...] = ()
 
@@ -206,6 +209,7 @@ def gather(collections: Iterable[DiskCollection], cluster_id: str | None = None)
         copies=_copies(directories),
         replicas=_replicas(directories),
         claims=_claims(directories),
+        later_topics=_later_topics(directories),
         ignored=tuple(sorted(ignored)),
         clones=tuple(sorted(clones)),
     )
@@ -336,6 +340,13 @@ def _require_one_moment(directories: Iterable[CollectedDirectory]) -> None:
             f"the copies of the metadata were collected as of different times ({place_of(first)};"
             f" {place_of(second)}): collect all of them with the same --to"
         )
+
+
+def _later_topics(directories: Iterable[CollectedDirectory]) -> frozenset[str]:
+    found = (None if each.metadata is None else each.metadata.rewound for each in directories)
+    return frozenset(
+        topic_id for each in found if each is not None for topic_id in each.later_topics
+    )
 
 
 def _copies(directories: Iterable[CollectedDirectory]) -> tuple[MetadataEvidence, ...]:

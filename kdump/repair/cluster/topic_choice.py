@@ -150,12 +150,8 @@ class TopicChooser(Struct):
         if self.copy is not None:
             for topic_id in topic_ids(self.copy.image).values():
                 found.pop(topic_id, None)
-        return found | dict.fromkeys(self._later_ids(), "it was created after the time of --to")
-
-    def _later_ids(self) -> set[str]:
-        """Ids of topics that were created after the moment to which the metadata is taken back."""
-        found = (each.metadata.rewound for each in self.evidence.copies)
-        return {topic_id for each in found if each is not None for topic_id in each.later_topics}
+        later = "it was created after the time of --to"
+        return found | dict.fromkeys(self.evidence.later_topics, later)
 
     def _is_allowed(self, name: str, directories: Mapping[int, Sequence[DiskReplica]]) -> bool:
         """Whether a topic can have this name; reports one that cannot."""
@@ -281,7 +277,7 @@ class TopicChooser(Struct):
         ids = sorted(each for each in by_id if each is not None)
         if ids:
             size = _places(each for topic_id in ids for each in by_id[topic_id])
-            is_later = self._later_ids() >= {*ids}
+            is_later = self.evidence.later_topics >= {*ids}
             self.notices.add(
                 notice_codes.LATER_TOPIC if is_later else notice_codes.DELETED_TOPIC,
                 f"id {', '.join(ids)}: {formerly[ids[0]]}; {size}",
