@@ -283,11 +283,8 @@ def test_a_producer_is_refused(server: RunningServer, log_dir: Path) -> None:
     assert (log_dir / "orders-0" / "00000000000000000000.log").read_bytes() == stored
 
 
-@pytest.mark.parametrize("bases", [[0], [0, 15]])
-def test_a_log_that_is_replaced_by_later_records_is_an_error_of_its_partition(
-    bases: list[int], log_dir: Path
-) -> None:
-    """A consumer would wait for the records that it had when its end was looked up."""
+def replace_orders(log_dir: Path, bases: list[int]) -> list[bytes]:
+    """Write ten batches into segments with these base offsets; return the batches."""
     shutil.rmtree(log_dir / "orders-0")
     rows = batches(10)
     ends = [*bases[1:], 30]
@@ -295,6 +292,15 @@ def test_a_log_that_is_replaced_by_later_records_is_an_error_of_its_partition(
         base: b"".join(rows[base // 3 : end // 3]) for base, end in zip(bases, ends, strict=True)
     }
     write_partition(log_dir / "orders-0", logs)
+    return rows
+
+
+@pytest.mark.parametrize("bases", [[0], [0, 15]])
+def test_a_log_that_is_replaced_by_later_records_is_an_error_of_its_partition(
+    bases: list[int], log_dir: Path
+) -> None:
+    """A consumer would wait for the records that it had when its end was looked up."""
+    rows = replace_orders(log_dir, bases)
     path = log_dir / "orders-0" / file_name(bases[-1], FileKind.LOG)
     later = [(int.from_bytes(row[:8]) + 100).to_bytes(8) + row[8:] for row in rows]
     with opened(log_dir) as server:
@@ -309,13 +315,7 @@ def test_a_log_that_is_replaced_by_later_records_is_an_error_of_its_partition(
 def test_a_file_that_becomes_shorter_is_an_error_of_its_partition(
     bases: list[int], kept: int, log_dir: Path
 ) -> None:
-    shutil.rmtree(log_dir / "orders-0")
-    rows = batches(10)
-    ends = [*bases[1:], 30]
-    logs = {
-        base: b"".join(rows[base // 3 : end // 3]) for base, end in zip(bases, ends, strict=True)
-    }
-    write_partition(log_dir / "orders-0", logs)
+    rows = replace_orders(log_dir, bases)
     path = log_dir / "orders-0" / file_name(0, FileKind.LOG)
     with opened(log_dir) as server:
         assert offset_of(server, -1).offset == 30
