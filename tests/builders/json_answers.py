@@ -1,11 +1,13 @@
-"""Parse kdump's JSON output: the objects between header and end."""
+"""Ask kdump in JSON, and parse its output: the objects between header and end."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import kdump
+from builders.in_process import run_kdump
 from kdump.cli.output.json_output import SCHEMA
 
 Row = dict[str, Any]
@@ -37,3 +39,10 @@ def objects(answer: bytes | str) -> list[Row]:
     assert end["type"] == "end"
     assert not [each for each in found if each["type"] in ("header", "end")]
     return found
+
+
+def asked(*words: str | Path, status: int = 0) -> list[Row]:
+    """Run kdump, which must end with this exit status; return the objects of its answer."""
+    done = run_kdump([*map(str, words), "--output", "jsonl"], Path.cwd())
+    assert done.exit_status == status, (words, done.stderr, done.stdout[-3000:])
+    return objects(done.stdout)

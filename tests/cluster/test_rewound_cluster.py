@@ -13,8 +13,7 @@ from builders.cluster_clients import ClusterClients
 from builders.cluster_disks import CLEAN, ClusterDisks
 from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
 from builders.cluster_story import GROUPS
-from builders.in_process import run_kdump
-from builders.json_answers import objects
+from builders.json_answers import asked
 from builders.kraft_cluster import KraftCluster
 from builders.log_dir_trees import original_of
 from builders.waiting import a_moment
@@ -27,12 +26,6 @@ pytestmark = [pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
 TOPIC: Final = "rewound"
 PARTITIONS: Final = [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]
 GROUP: Final = "rewound-group"
-
-
-def kdump(*words: str | Path, status: int) -> list[dict[str, Any]]:
-    done = run_kdump([*map(str, words), "--output", "jsonl"], Path.cwd())
-    assert done.exit_status == status, (words, done.stderr, done.stdout[-3000:])
-    return objects(done.stdout)
 
 
 def values(*texts: str) -> list[tuple[str | None, str | None]]:
@@ -99,12 +92,12 @@ def test_a_cluster_says_what_it_said_at_the_moment(
         for each in log_dirs:
             (each / names.LOCK_FILE).unlink(missing_ok=True)
     before = [original_of(each) for each in log_dirs]
-    found = kdump("rewind", f"--to={moment_ms}", *log_dirs, status=1)
+    found = asked("rewind", f"--to={moment_ms}", *log_dirs, status=1)
     opened = [each for each in found if each["type"] == "transaction"]
     assert ("half", "open") in [(each["transactional_id"], each["outcome"]) for each in opened]
     undo_and_repeat(log_dirs, before, moment_ms)
     for each in log_dirs:
-        kdump("verify", each, status=0)
+        asked("verify", each, status=0)
     # Not before: the transaction is open for as long as it takes to ask for the state.
     # By then, all partitions have a leader: a coordinator leaves out those that have none.
     aborts = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "8000"}
@@ -138,13 +131,13 @@ def undo_and_repeat(log_dirs: list[Path], before: list[Any], moment_ms: int) -> 
     """Undo gives every byte back; then cut again."""
     for log_dir, old in zip(log_dirs, before, strict=True):
         if any(each.name.startswith(names.KDUMP_PREFIX) for each in log_dir.iterdir()):
-            kdump("undo", log_dir, status=0)
-            kdump("undo", "--discard", log_dir, status=0)
+            asked("undo", log_dir, status=0)
+            asked("undo", "--discard", log_dir, status=0)
         new = original_of(log_dir)
         for each in (old, new):
             each.pop(names.LOCK_FILE, None)
         assert new == old
-    kdump("rewind", f"--to={moment_ms}", *log_dirs, status=1)
+    asked("rewind", f"--to={moment_ms}", *log_dirs, status=1)
 
 
 def last_batch(log_dirs: list[Path], partition: str) -> int:
@@ -177,7 +170,7 @@ def test_a_transaction_that_was_being_ended_is_ended(
         clients.wait_for_transaction("whole", state_then)
     (state,) = {
         each["coordinator_partition"]
-        for each in kdump("txns", *log_dirs, status=0)
+        for each in asked("txns", *log_dirs, status=0)
         if each.get("transactional_id") == "whole" and "coordinator_partition" in each
     }
     completed = last_batch(log_dirs, f"__transaction_state-{state}")
@@ -185,13 +178,13 @@ def test_a_transaction_that_was_being_ended_is_ended(
     cuts = [("__transaction_state", state, completed), (TOPIC, 0, 1), (TOPIC, 2, 1)]
     lines = [{"topic": a, "partition": b, "offset": c} for a, b, c in cuts]
     given.write_text(json.dumps({"partitions": lines}))
-    found = kdump("rewind", "--offsets", given, *log_dirs, status=1)
+    found = asked("rewind", "--offsets", given, *log_dirs, status=1)
     outcomes = {
         each["transactional_id"]: each["outcome"] for each in found if each["type"] == "transaction"
     }
     assert outcomes["whole"] == ("committed" if is_commit else "aborted")
     for each in log_dirs:
-        kdump("verify", each, status=0)
+        asked("verify", each, status=0)
     with cluster.running() as clients:
         clients.wait_for_replicas()
         clients.wait_for_transaction("whole", state_then)
@@ -236,7 +229,7 @@ def test_transactions_are_whole_at_a_moment_amid_commits(
     ended = {each["transactional_id"] for each in found if each["outcome"] == "committed"}
     assert ended
     for each in log_dirs:
-        kdump("verify", each, status=0)
+        asked("verify", each, status=0)
     with cluster.running() as clients:
         clients.wait_for_replicas()
         for name in ("one", "other"):
@@ -258,9 +251,9 @@ def test_transactions_are_whole_at_a_moment_amid_commits(
 def rewound_amid_commits(log_dirs: list[Path]) -> list[dict[str, Any]]:
     """Rewind to the latest moment at which a transaction was being committed; its transactions."""
     for moment_ms in decisions_ms(log_dirs):
-        found = kdump("rewind", f"--to={moment_ms}", "--dry-run", *log_dirs, status=1)
+        found = asked("rewind", f"--to={moment_ms}", "--dry-run", *log_dirs, status=1)
         if any(each.get("outcome") == "committed" for each in found):
-            done = kdump("rewind", f"--to={moment_ms}", *log_dirs, status=1)
+            done = asked("rewind", f"--to={moment_ms}", *log_dirs, status=1)
             return [each for each in done if each["type"] == "transaction"]
     raise AssertionError("no marker has a later time than its decision")
 

@@ -14,8 +14,7 @@ from builders.cluster_disks import CLEAN, ClusterDisks
 from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
 from builders.cluster_nodes import ALONE, Node
 from builders.cluster_story import GROUPS
-from builders.in_process import run_kdump
-from builders.json_answers import objects
+from builders.json_answers import asked
 from builders.kraft_cluster import KraftCluster
 from builders.waiting import a_moment
 from kdump.formats import names
@@ -29,12 +28,6 @@ LATER: Final = ("later", 0)
 GONE: Final = [("empty", 0), ("empty", 1), ("appended", 0)]
 """Partitions of deleted topics that left nothing."""
 KEEP_DELETED: Final = {"log.segment.delete.delay.ms": "3600000"}
-
-
-def kdump(*words: str | Path, status: int) -> list[dict[str, Any]]:
-    done = run_kdump([*map(str, words), "--output", "jsonl"], Path.cwd())
-    assert done.exit_status == status, (words, done.stderr, done.stdout[-3000:])
-    return objects(done.stdout)
 
 
 def live_on(clients: ClusterClients) -> None:
@@ -85,21 +78,21 @@ def test_the_metadata_are_those_of_the_moment(
         (each / names.LOCK_FILE).unlink(missing_ok=True)
 
     # The status is also that the metadata do not have the topic yet.
-    kdump("undelete", "--topic", TIMES[0], *cluster.log_dirs(), status=5)
-    kdump("rewind", f"--to={moment_ms}", *cluster.log_dirs(), status=1)
+    asked("undelete", "--topic", TIMES[0], *cluster.log_dirs(), status=5)
+    asked("rewind", f"--to={moment_ms}", *cluster.log_dirs(), status=1)
     collection, plan = folder / "collection.json", folder / "plan.json"
     to = f"--to={moment_ms}"
-    kdump("metadata", "collect", to, *everywhere, "--out", collection, status=0)
+    asked("metadata", "collect", to, *everywhere, "--out", collection, status=0)
     voters = [f"--controller={each.voter}" for each in cluster.controllers]
     # What they had is gone with their directories.
     empty = [f"--set=topic.{topic}.partition.{number}.leader=1" for topic, number in GONE]
     words: list[str | Path] = [*voters, *empty, "--accept-loss", collection, "--out", plan]
-    kdump("metadata", "plan", *words, status=0)
+    asked("metadata", "plan", *words, status=0)
     notices = {(each["code"], each["topic"]) for each in json.loads(plan.read_text())["notices"]}
     assert ("later-topic", LATER[0]) in notices
     for node in cluster.controllers:
         for log_dir in cluster.log_dirs(node.node_id):
-            kdump("metadata", "apply", plan, log_dir, status=0)
+            asked("metadata", "apply", plan, log_dir, status=0)
 
     with cluster.running() as clients:
         clients.wait_for_replicas()
@@ -131,9 +124,9 @@ def test_the_metadata_of_a_broker_that_is_its_own_controller_are_those_of_the_mo
         clients.send("any", ORDERS, [("key", "later")])
         clients.create_topic(LATER[0], replicas=1)
         clients.configure("TOPIC", ORDERS[0], retention_ms="1")
-    kdump("rewind", f"--to={moment_ms}", *disks, status=1)
+    asked("rewind", f"--to={moment_ms}", *disks, status=1)
     words = ("--into", disks[0], f"--controller={node.voter}", f"--to={moment_ms}")
-    kdump("metadata", "rebuild", *words, *disks, status=0)
+    asked("metadata", "rebuild", *words, *disks, status=0)
     with cluster.running() as clients:
         clients.wait_for_replicas()
         assert told(clients.describe()) == told(said)

@@ -11,8 +11,7 @@ import pytest
 from builders.cluster_clients import ClusterClients
 from builders.cluster_jvms import ON_BOTH_KAFKAS, ClusterJvms
 from builders.cluster_nodes import ALONE, Node, controller
-from builders.in_process import run_kdump
-from builders.json_answers import objects
+from builders.json_answers import asked
 from builders.kraft_cluster import KraftCluster
 from builders.waiting import a_moment
 
@@ -30,12 +29,6 @@ PROPERTIES: Final = ALONE | {
 }
 STATES: Final = "__share_group_state"
 HOUR_MS: Final = 3_600_000
-
-
-def kdump(*words: str | Path, status: int) -> list[dict[str, Any]]:
-    done = run_kdump([*map(str, words), "--output", "jsonl"], Path.cwd())
-    assert done.exit_status == status, (words, done.stderr, done.stdout[-3000:])
-    return objects(done.stdout)
 
 
 @pytest.fixture
@@ -96,13 +89,13 @@ def test_share_groups_go_on_where_they_were_at_the_moment(cluster: KraftCluster)
             accept(clients, "ahead", OTHER, text)
         wait_until_pruned(clients, end)
     log_dirs = cluster.log_dirs()
-    found = kdump("rewind", f"--to={moment_ms}", *log_dirs, status=1)
+    found = asked("rewind", f"--to={moment_ms}", *log_dirs, status=1)
     assert {each["group"]: each["outcome"] for each in found if each["type"] == "share_offset"} == {
         "first": "restored",
         "second": "restored",
         "ahead": "lowered",
     }
-    kdump("verify", *log_dirs, status=0)
+    asked("verify", *log_dirs, status=0)
     with cluster.running() as clients:
         assert offsets_of(clients, "first") == said["first"]
         assert offsets_of(clients, "second") == said["second"]
