@@ -120,8 +120,8 @@ def _is_deleted(key: Key, said: Said) -> bool:
     return bool(offset < (said["start", topic, number] or 0))
 
 
-def said_by(clients: ClusterClients) -> tuple[dict[str, Any], Said]:
-    """Return what ``Admin`` says, and what it and consumers say by keys.
+def said_by(clients: ClusterClients) -> Said:
+    """Return what ``Admin`` and consumers say, by keys.
 
     Transactions that are open are aborted in between: otherwise consumers wait for them.
     """
@@ -145,7 +145,7 @@ def said_by(clients: ClusterClients) -> tuple[dict[str, Any], Said]:
     for name, number in partitions:
         for offset, _, _, value in rows[f"{name}-{number}"]:
             found["record", name, found["topic", name], number, offset] = value
-    return described, found
+    return found
 
 
 def _said_of_metadata(described: dict[str, Any]) -> Iterator[tuple[Key, Any]]:
