@@ -48,17 +48,18 @@ def what_was_read_is_deleted(address: str, stream: StreamedLog) -> Iterator[None
     stop = threading.Event()
 
     def delete() -> None:
-        before: list[TopicPartition] = []
+        before: dict[tuple[str, int], int] = {}
         while not stop.wait(0.1):
-            ends = [
+            if (ends := stream.finished_offsets()) == before:
+                continue
+            read = [
                 TopicPartition(*place, offset)
-                for place, offset in stream.finished_offsets().items()
+                for place, offset in ends.items()
                 if place[0] in DELETED
             ]
-            if ends and ends != before:
-                for deleted in admin.delete_records(ends).values():
-                    deleted.result()
-                before = ends
+            for deleted in admin.delete_records(read).values():
+                deleted.result()
+            before = ends
 
     with ThreadPoolExecutor(1) as pool:
         deleting = pool.submit(delete)
@@ -66,7 +67,7 @@ def what_was_read_is_deleted(address: str, stream: StreamedLog) -> Iterator[None
             yield
         finally:
             stop.set()
-        deleting.result()
+            deleting.result()
 
 
 def begins_at(log_dirs: list[Path], partition: str) -> int:
