@@ -80,6 +80,18 @@ def test_people_see_sizes_and_names(repaired: Path) -> None:
     assert ["remove", "-", ".kafka_cleanshutdown"] in lines
 
 
+def test_people_are_told_at_the_end_whether_it_is_done(repaired: Path) -> None:
+    def last_line(*args: str | Path) -> str:
+        return undo(*args).stdout.decode().splitlines()[-1]
+
+    run = f"{repaired}: run 1 (kdump recover)"
+    assert last_line("--dry-run", repaired) == f"{run} would be undone; nothing written"
+    freed = last_line("--discard", "--dry-run", repaired)
+    assert freed.startswith(f"{repaired}: 1 run, ")
+    assert freed.endswith(" KiB would be freed; nothing written")
+    assert last_line(repaired) == f"{run} is undone"
+
+
 def test_a_dry_run_prints_the_same_and_changes_nothing(repaired: Path) -> None:
     before = tree_of(repaired)
     predicted = rows("--dry-run", repaired)

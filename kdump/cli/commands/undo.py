@@ -16,11 +16,11 @@ from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import OutputFormat, Row, open_output, output_option
+from kdump.cli.output.value_text import format_bytes
 from kdump.cli.output.write_report import noting
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.rows.row_type import COUNT, SIZE, TEXT, TIME, Field, JsonAnswer, RowType, one_of
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -114,9 +114,9 @@ def command(
     if is_list:
         _list(log_dir, output)
     elif is_discard:
-        _discard(log_dir, undo_id, output, dry_run=dry_run)
+        _discard(location, undo_id, output, dry_run=dry_run)
     else:
-        _undo(log_dir, undo_id, output, dry_run=dry_run, verbose=verbose)
+        _undo(location, undo_id, output, dry_run=dry_run, verbose=verbose)
     return ExitStatus.SOUND
 
 
@@ -145,28 +145,37 @@ def _list(log_dir: Path, output: OutputFormat) -> None:
     _show_runs(list_undos(log_dir), output)
 
 
-def _discard(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool) -> None:
+def _discard(
+    location: Location, undo_id: str | None, output: OutputFormat, *, dry_run: bool
+) -> None:
     from kdump.apply.lock import hold_locks, refusing_brokers
     from kdump.apply.undo import discard, discardable
 
+    log_dir = location.local_path
     if dry_run:
-        with refusing_brokers([local(log_dir)]):
+        with refusing_brokers([location]):
             found = discardable(log_dir, undo_id)
-        _show_runs(found, output)
-        return
-    with hold_locks([log_dir]):
-        _show_runs(discard(log_dir, undo_id), output)
+        freed = "would be freed; nothing written"
+    else:
+        with hold_locks([log_dir]):
+            found = discard(log_dir, undo_id)
+        freed = "freed"
+    _show_runs(found, output)
+    if output.is_for_people:
+        size = format_bytes(sum(run.kept_bytes for run in found))
+        write_line(f"{location}: {counted(len(found), 'run')}, {size} {freed}")
 
 
 def _undo(
-    log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool, verbose: bool
+    location: Location, undo_id: str | None, output: OutputFormat, *, dry_run: bool, verbose: bool
 ) -> None:
     from kdump.apply.interrupted_runs import remove_remains
     from kdump.apply.lock import hold_locks, refusing_brokers
     from kdump.apply.undo import preview_undo, undo
 
+    log_dir = location.local_path
     if dry_run:
-        with refusing_brokers([local(log_dir)]):
+        with refusing_brokers([location]):
             run, restored = preview_undo(log_dir, undo_id)
     else:
         with hold_locks([log_dir]):
@@ -175,16 +184,19 @@ def _undo(
             try:
                 undo(log_dir, run.undo_id)
             except KeyboardInterrupt as stop:
-                stop.add_note(f"{log_dir}: may be partly changed; run the command again to finish")
+                stop.add_note(f"{location}: may be partly changed; run the command again to finish")
                 raise
     is_brief = output.is_for_people and not verbose
     shown = restored[:MAX_LISTED] if is_brief else restored
-    outcome = f"{log_dir}: run {run.undo_id} ({run.command}) is undone"
+    run_name = f"{location}: run {run.undo_id} ({run.command})"
+    outcome = f"{run_name} is undone"
     with noting(() if dry_run else (outcome,)):
         with open_output(output, RESTORED_FILE.columns) as out:
             out.rows(_file_row(run, each) for each in shown)
         if more := len(restored) - len(shown):
             write_line(f"… and {counted(more, 'more file')} (--verbose lists all)")
+        if output.is_for_people:
+            write_line(f"{run_name} would be undone; nothing written" if dry_run else outcome)
         sys.stdout.flush()
 
 
