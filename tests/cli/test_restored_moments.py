@@ -141,6 +141,13 @@ def test_a_moment_outside_of_the_snapshots_is_refused(folder: Path, time_ms: int
     assert not (folder / "n1").exists()
 
 
+def test_the_first_snapshot_can_be_named_to_be_cut_at_an_earlier_moment(folder: Path) -> None:
+    first, _ = names_of(folder)
+    named = f"or --snapshot {first}, which can be cut at any time before it"
+    assert named in restore(folder, START_MS - TICK_MS - 1).stderr.decode()
+    assert restore(folder, START_MS - TICK_MS - 1, "--snapshot", first).exit_status == 0
+
+
 def test_a_snapshot_can_be_named_and_is_not_cut_after_it(folder: Path) -> None:
     first, last = names_of(folder)
     outcome = restore(folder, MIDDLE_MS, "--snapshot", first)

@@ -86,10 +86,12 @@ def snapshot_to_cut(
             f" {_ASK}"
         )
     names = [*found]
-    if not found[names[0]].begun_ms <= time_ms <= found[names[-1]].begun_ms:
+    is_earlier = time_ms < found[names[0]].begun_ms
+    if is_earlier or time_ms > found[names[-1]].begun_ms:
+        earlier = f", or --snapshot {names[0]}, which can be cut at any time before it"
         raise UsageProblem(
             f"--to: {repository.path} has snapshots from {names[0]} to {names[-1]}: name a time"
-            " that is not before the first or after the last"
+            f" that is not before the first or after the last{earlier if is_earlier else ''}"
         )
     return next(name for name in names if found[name].begun_ms >= time_ms)
 
