@@ -238,8 +238,9 @@ class PartitionCheck:
                 is_whole=self._is_whole,
                 log_start_offset=self.scope.log_start_offset,
             )
-        elif self._replay:
-            # Brokers before 2.8 keep only the newest snapshots: no older one is missing.
+        elif self._replay and offset > self.scope.log_start_offset:
+            # A broker that starts deletes those up to the log start offset, and brokers before 2.8
+            # keep only the newest: no older one is missing.
             is_expected = (
                 self.scope.is_clean if is_end else any(kept < offset for kept in self._snapshots)
             )

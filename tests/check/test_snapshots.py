@@ -1,4 +1,4 @@
-"""A producer may be missing from a snapshot because it expired."""
+"""Snapshots that a broker does not write, and producers that it leaves out."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from builders.batches import batch, record
-from builders.log_directories import write_partition
+from builders.loading import Clock, LoaderServer
+from builders.log_directories import file_name, write_log_directory, write_partition
 from builders.verified import said_of
+from kdump.broker.loader.load_context import IndexSettings
 from kdump.check.findings import Finding
 from kdump.formats import producer_snapshot
 from kdump.formats.names import FileKind, OffsetFileName
@@ -70,3 +72,23 @@ def test_a_producer_with_an_old_timestamp_may_come_after_another_has_expired(
     tmp_path: Path,
 ) -> None:
     assert "snapshot-state" not in codes(tmp_path, {MISSING: YOUNG, KEPT: OLD})
+
+
+@pytest.mark.differential
+def test_no_snapshot_is_missing_where_a_log_starts(
+    loader_server: LoaderServer, tmp_path: Path
+) -> None:
+    log = batch([record(0)], producer_id=KEPT, producer_epoch=0, base_sequence=0)
+    end = {("orders", 0): 1}
+    log_dir = write_log_directory(
+        tmp_path / "logs", recovery_points=end, log_start_offsets=end, high_watermarks=end
+    )
+    snapshot = file_name(1, FileKind.PRODUCER_SNAPSHOT)
+    content = producer_snapshot.encode([ProducerEntry(KEPT, 0, 0, 0, 0, OLD, -1, -1)])
+    partition = write_partition(log_dir / "orders-0", {0: log}, others={snapshot: content})
+
+    assert loader_server.load(log_dir, IndexSettings(), Clock(), whole=True) == {}
+
+    assert not (partition / snapshot).exists()
+    found = {each.code for each in said_of(log_dir) if isinstance(each, Finding)}
+    assert "snapshot-missing" not in found
