@@ -392,7 +392,8 @@ class _PartitionChoice(Struct):
         """Report in-sync replicas that all end before a leader that was not in sync.
 
         In its epoch a leader has everything that its followers have. So the disks of those in sync
-        are of an earlier time, were replaced, or have lost the end of the log.
+        are of an earlier time, were replaced, or have lost the end of the log; unless one of them
+        led after the leader of the plan had left, elected uncleanly, and ends where it began.
         """
         if self.registered is None or leader.is_future:
             return
@@ -406,6 +407,8 @@ class _PartitionChoice(Struct):
             replica = self.by_node.get(node)
             is_absent = replica is None and not self._has_all_disks(node, known.get(node))
             if is_absent or (replica is not None and replica.end >= leader.end):
+                return
+            if replica is not None and _led_later(replica, leader):
                 return
             ends[node] = _log_of(replica).log_end_offset
         behind = ", ".join(f"node {node}, which ends at {ends[node]}" for node in ends)
@@ -540,6 +543,19 @@ class _PartitionChoice(Struct):
                     f" {node} is empty and ends at {log.log_end_offset}",
                     override=f"{self.path}.leader={node}",
                 )
+
+
+def _led_later(replica: DiskReplica, other: DiskReplica) -> bool:
+    """Whether a replica led in an epoch that another does not know, and has lost nothing since.
+
+    A leader writes its epoch to ``leader-epoch-checkpoint`` before it has a record in it.
+    """
+    committed = replica.partition.high_watermark or 0
+    return (
+        replica.highest_epoch > other.highest_epoch
+        and not replica.partition.problems
+        and committed <= _log_of(replica).log_end_offset
+    )
 
 
 def without_natural_gaps(topic: TopicChoice, configs: Iterable[PlannedConfig]) -> TopicChoice:

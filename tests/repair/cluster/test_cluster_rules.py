@@ -761,6 +761,27 @@ def test_a_replica_in_sync_that_is_behind_is_not_asked_for_if_the_leader_was_in_
     assert "isr-behind" not in codes(plan)
 
 
+def unclean(*, batch_epoch: int | None, high_watermark: int = 40) -> ClusterPlan:
+    """The plan for a partition whose leader was elected uncleanly, and ends before another."""
+    metadata = copy(*topic_records("orders", [(1, 2)], isr=[1], leader_epoch=5))
+    first = replica("orders", end=40, epochs=[(0, 0), (2, 22)], batch_epoch=batch_epoch)
+    first = replace(first, high_watermark=high_watermark)
+    second = replica("orders", end=60, epochs=[(0, 0), (2, 22)])
+    return plan_of(disk(1, first), disk(2, second, metadata=metadata))
+
+
+def test_a_replica_that_led_after_an_unclean_election_is_not_asked_for() -> None:
+    """It ends where its epoch began; it knows the epoch by its checkpoint."""
+    plan = unclean(batch_epoch=4)
+    assert partition_of(plan, "orders").leader == 2
+    assert "isr-behind" not in codes(plan)
+
+
+def test_a_replica_that_led_later_and_lost_the_end_of_its_log_is_asked_for() -> None:
+    assert "isr-behind" in codes(unclean(batch_epoch=4, high_watermark=41))
+    assert "isr-behind" in codes(unclean(batch_epoch=None))
+
+
 def test_a_partition_of_lost_brokers_waits_for_one_of_them() -> None:
     metadata = copy(*topic_records("orders", [(1, 3)], isr=[3], leader=3), broker(1), broker(3))
     plan = plan_of(disk(2, metadata=metadata))
