@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from kdump.errors import UsageProblem
 from kdump.jobs.collect.metadata_copy import collect_metadata
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.jobs.metadata.metadata_questions import HistoryReading
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.state.metadata.collected_image import image_of_records
-from kdump.state.metadata.metadata_image import METADATA_VERSION, EntityKind, MetadataImage
+from kdump.state.metadata.disk_collection import CollectedMetadata, RewoundMetadata
+from kdump.state.metadata.metadata_image import (
+    METADATA_VERSION,
+    EntityKind,
+    LogEnd,
+    MetadataImage,
+)
 from kdump.state.metadata.metadata_replay import END, CopyReplay, MetadataPoint
 from kdump.storage.local_disk import local
 
@@ -25,6 +31,7 @@ OF_THE_MOMENT: Final = (
     EntityKind.SCRAM,
 )
 OF_NOW: Final = (EntityKind.BROKER, EntityKind.CONTROLLER)
+METADATA: Final = "__cluster_metadata-0"
 
 
 @pytest.fixture
@@ -43,6 +50,18 @@ def moments(directory: LogDirectory) -> list[int]:
     events = HistoryReading.of(copy, END, lambda _: None).events()
     records = [each.change.record for each in events]
     return sorted({each.timestamp_ms for each in records if each is not None})
+
+
+def later_than(directory: LogDirectory, time_ms: int) -> set[str]:
+    """The ids of topics that were created after a moment, whether they are still there or not."""
+    (copy,) = read_copies([directory])
+    found = set()
+    for event in HistoryReading.of(copy, END, lambda _: None).events():
+        change = event.change
+        is_created = change.kind is EntityKind.TOPIC and change.new is not None
+        if is_created and change.record is not None and change.record.timestamp_ms > time_ms:
+            found.add(change.new.topic_id)
+    return found
 
 
 def test_what_people_decide_is_of_the_moment_and_the_rest_of_the_end(
@@ -68,13 +87,71 @@ def test_what_people_decide_is_of_the_moment_and_the_rest_of_the_end(
         assert level == now.of(EntityKind.FEATURE)[METADATA_VERSION]
         topics = then.of(EntityKind.TOPIC)
         assert {topic_id for topic_id, _ in found.of(EntityKind.PARTITION)} == {*topics}
-        assert {*collected.rewound.later_topics} == now.of(EntityKind.TOPIC).keys() - topics
+        later = {*collected.rewound.later_topics}
+        assert later == later_than(controller, time_ms)
         for key, registration in now.of(EntityKind.PARTITION).items():
             if key[0] in topics:
                 assert found.of(EntityKind.PARTITION)[key] == registration
     assert changed == {*OF_THE_MOMENT}
 
 
-def test_a_moment_before_the_first_broker_is_refused(controller: LogDirectory) -> None:
-    with pytest.raises(UsageProblem, match="no broker had registered at that time"):
-        collect_metadata(controller, moments(controller)[0] - 1)
+def of_the_end(directory: LogDirectory, time_ms: int) -> CollectedMetadata:
+    """What is collected where the copy does not say what the metadata were: those of its end."""
+    collected = collect_metadata(directory, time_ms)
+    assert collected is not None
+    assert collected.rewound is not None
+    assert collected.rewound.problem in collected.problems
+    assert collected.rewound.later_topics == ()
+    end = LogEnd(collected.epoch, collected.end_offset)
+    assert image_of_records(collected.records, end).entities[EntityKind.TOPIC]
+    return collected
+
+
+def problem(directory: LogDirectory, time_ms: int) -> str:
+    """Why the copy does not say what the metadata were."""
+    rewound = of_the_end(directory, time_ms).rewound
+    assert rewound is not None
+    return str(rewound.problem)
+
+
+def test_a_moment_before_the_first_broker_is_said(controller: LogDirectory) -> None:
+    what = problem(controller, moments(controller)[0] - 1)
+    assert what == f"{METADATA}: no broker had registered at that time"
+
+
+@pytest.fixture
+def own_controller(controller: LogDirectory, quick_path: Path) -> Path:
+    """A copy of the controller's directory."""
+    path = quick_path / "c1001"
+    shutil.copytree(str(controller.path), path)
+    return path
+
+
+def read(path: Path) -> LogDirectory:
+    return read_log_directory(local(path))
+
+
+def test_a_copy_whose_log_begins_after_the_moment_is_collected_as_of_its_end(
+    controller: LogDirectory, own_controller: Path
+) -> None:
+    """As on a node that has fetched a snapshot: its log directory may have partitions."""
+    time_ms = moments(controller)[40]
+    folder = own_controller / METADATA
+    *earlier, last = sorted(folder.glob("*.checkpoint"))
+    for each in (*earlier, *folder.glob("0*0.*")):
+        each.unlink(missing_ok=True)
+    (folder / f"{last.name.partition('-')[0]}.log").touch()
+    what = problem(read(own_controller), time_ms)
+    assert "that time is before the oldest metadata on this disk" in what
+
+
+def test_a_directory_that_was_only_formatted_says_nothing_of_a_moment(
+    controller: LogDirectory, own_controller: Path
+) -> None:
+    for each in (own_controller / METADATA).iterdir():
+        if not each.name.startswith("0" * 20 + "-"):
+            each.unlink()
+    collected = collect_metadata(read(own_controller), moments(controller)[40])
+    assert collected is not None
+    assert collected.rewound == RewoundMetadata(moments(controller)[40], ())
+    assert not collected.problems

@@ -71,7 +71,7 @@ def command(
     summary = summary_row(collection, out.name, size_bytes)
     with open_sections(output, (COLLECTED_DIRECTORY,)) as sections:
         sections.rows(rows)
-        sections.summary(summary, summary_lines(summary, time_ms))
+        sections.summary(summary, summary_lines(summary, collection, time_ms))
     return diagnostics.status
 
 

@@ -103,7 +103,15 @@ def _metadata_end(directory: CollectedDirectory) -> tuple[int, int]:
     return (-1, -1) if metadata is None else (metadata.epoch, metadata.end_offset)
 
 
-def summary_lines(summary: Row, time_ms: int | None) -> Iterator[str]:
+def _reaches_back(directory: CollectedDirectory) -> bool:
+    """Whether a directory has a copy of the metadata that says what it was at the moment."""
+    metadata = directory.metadata
+    if metadata is None or metadata.rewound is None:
+        return False
+    return metadata.end_offset > 0 and metadata.rewound.problem is None
+
+
+def summary_lines(summary: Row, collection: DiskCollection, time_ms: int | None) -> Iterator[str]:
     """The summary for people; the last line names the next command.
 
     Args:
@@ -126,10 +134,11 @@ def summary_lines(summary: Row, time_ms: int | None) -> Iterator[str]:
             f" offset {summary['metadata_end_offset']} in epoch {summary['metadata_epoch']}"
         )
         if time_ms is not None:
-            yield (
-                "topics, configurations, ACLs, quotas and credentials are those of"
-                f" {format_timestamp(time_ms)} (UTC)"
-            )
+            moment = f"{format_timestamp(time_ms)} (UTC)"
+            if any(map(_reaches_back, collection.log_directories)):
+                yield f"topics, configurations, ACLs, quotas and credentials are those of {moment}"
+            else:
+                yield f"no copy here says what the metadata was at {moment}: another node's has to"
     if summary["directories_without_topic_id"]:
         without = counted(summary["directories_without_topic_id"], "directory", "directories")
         yield f"{without} without a topic id"

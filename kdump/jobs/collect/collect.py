@@ -64,8 +64,7 @@ def collect(request: CollectRequest, options: EngineOptions) -> DiskCollection:
     Raises:
         LockedError: a broker is using one, or was started meanwhile. Its logs grow: who plans by
             what they had would let replicas lose what came later.
-        KdumpError: the engine failed, or a copy of the metadata does not say what they were at the
-            moment.
+        KdumpError: the engine failed.
     """
     directories = request.directories
     require_unlocked(each.path for each in directories)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kdump.errors import UsageProblem
@@ -42,8 +42,6 @@ def collect_metadata(
         time_ms: take topics, configurations and the like as they were then; None for the end.
 
     Raises:
-        UsageProblem: the copy does not reach back to the moment.
-        UnknownMetadataError: it is damaged before it.
         OSError: a file cannot be read.
     """
     copies = read_copies([directory])
@@ -56,11 +54,10 @@ def collect_metadata(
     unknown = dict.fromkeys(replay.unknown)
     committed, voters = committed_end(copies, image)
     highest = _highest(copy, image)
+    removed = _removed_topics(copy, committed, problems.setdefault)
     rewound = None
     if time_ms is not None:
-        then = _image_at(copy, time_ms, problems.setdefault)
-        rewound = RewoundMetadata(time_ms, later_topics(image, then))
-        image = rewound_image(image, then)
+        image, rewound = _rewound(copy, image, removed, time_ms, problems.setdefault)
     return CollectedMetadata(
         epoch=image.end.epoch,
         end_offset=image.end.offset,
@@ -70,12 +67,35 @@ def collect_metadata(
         highest_offset=highest.offset,
         kraft_version=image.kraft_version,
         voters=_voters(voters, copy),
-        removed_topics=_removed_topics(copy, committed, problems.setdefault),
+        removed_topics=removed,
         records=_records(image, problems.setdefault),
         problems=tuple(_relative(problem, directory) for problem in problems),
         unknown=tuple(_relative(what, directory) for what in unknown),
         rewound=rewound,
     )
+
+
+def _rewound(
+    copy: MetadataCopy,
+    now: MetadataImage,
+    removed: Sequence[RemovedTopic],
+    time_ms: int,
+    on_problem: OnProblem,
+) -> tuple[MetadataImage, RewoundMetadata]:
+    """The metadata of a moment; those of the end where the copy does not say what they were.
+
+    The log directory may have partitions that no other has, so it is collected all the same.
+    """
+    if not now.end.offset:
+        return now, RewoundMetadata(time_ms, ())  # a directory that was only formatted
+    try:
+        then = _image_at(copy, time_ms, on_problem)
+    except (UsageProblem, UnknownMetadataError) as error:
+        problem = str(error).removeprefix(f"{copy.log_dir}/")
+        on_problem(problem)
+        return now, RewoundMetadata(time_ms, (), problem)
+    gone = (each.topic_id for each in removed if each.offset >= then.end.offset)
+    return rewound_image(now, then), RewoundMetadata(time_ms, later_topics(now, then, gone))
 
 
 def _image_at(copy: MetadataCopy, time_ms: int, on_problem: OnProblem) -> MetadataImage:
@@ -85,10 +105,10 @@ def _image_at(copy: MetadataCopy, time_ms: int, on_problem: OnProblem) -> Metada
     if replay.is_cut:
         raise UnknownMetadataError(
             f"{path}: the metadata of that time is unknown: the log is damaged after offset"
-            f" {image.end.offset - 1}; collect without this directory, if another has a copy"
+            f" {image.end.offset - 1}"
         )
     if not image.of(EntityKind.BROKER):
-        raise UsageProblem(f"{path}: no broker had registered at that time: give a later one")
+        raise UsageProblem(f"{path}: no broker had registered at that time")
     return image
 
 

@@ -124,6 +124,13 @@ def plan_cluster(request: PlanRequest) -> ClusterPlan:
 def _chosen_copy(evidence: Evidence, overrides: Overrides) -> MetadataEvidence | None:
     """The copy that the plan starts with: the most advanced one, or that of ``copy=``."""
     if overrides.copy is None:
+        if evidence.moment_ms is not None and not evidence.copies:
+            late = "; ".join(f"{place_of(e.directory)}: {e.problem}" for e in evidence.late_copies)
+            raise UsageProblem(
+                "no copy of the metadata says what it was at the time of --to"
+                + (f" ({late})" if late else "")
+                + "; collect on the other nodes, too, or give another time"
+            )
         return evidence.copies[0] if evidence.copies else None
     if overrides.copy == NO_COPY:
         return None
@@ -341,7 +348,7 @@ class _Planner(Struct, frozen=True):
         Broker epochs are offsets of the metadata log, too: they are in the markers of a clean stop.
         """
         offsets, epochs, ids = [0], [0], [-1]
-        for copy in self.evidence.copies:
+        for copy in self.evidence.all_copies:
             offsets += (each.epoch for each in copy.image.of(EntityKind.BROKER).values())
             ids += (each - 1 for each in copy.image.of(EntityKind.NEXT_PRODUCER_ID).values())
         for directory in self.evidence.directories:
@@ -396,7 +403,7 @@ class _Planner(Struct, frozen=True):
         """Report controllers with the id of a broker that was not a combined node."""
         brokers = {each.node_id for each in self.evidence.directories if each.partitions}
         voters: set[int] = set()
-        for copy in self.evidence.copies:
+        for copy in self.evidence.all_copies:
             brokers.update(copy.image.of(EntityKind.BROKER))
             voters.update(each.node_id for each in copy.metadata.voters)
         for controller in self.request.controllers:
@@ -440,7 +447,7 @@ class _Planner(Struct, frozen=True):
         """The name of the controllers' listener: that of the former voters."""
         names = {
             endpoint.partition("://")[0]
-            for copy in self.evidence.copies[:1]
+            for copy in self.evidence.all_copies[:1]
             for voter in copy.metadata.voters
             for endpoint in voter.endpoints
         }
@@ -454,7 +461,7 @@ class _Planner(Struct, frozen=True):
         """
         planned = {each.node_id for each in self.request.controllers}
         found = []
-        for copy in sorted(self.evidence.copies, key=lambda each: place_of(each.directory)):
+        for copy in sorted(self.evidence.all_copies, key=lambda each: place_of(each.directory)):
             directory, node_id = copy.directory, copy.directory.node_id
             is_voter = any(
                 voter.node_id == node_id and voter.directory_id in (None, directory.directory_id)

@@ -118,6 +118,12 @@ class MetadataEvidence(Struct, frozen=True):
         """Where the copy ends."""
         return LogEnd(self.metadata.epoch, self.metadata.end_offset)
 
+    @property
+    def problem(self) -> str | None:
+        """Why it does not say what the metadata were at the moment; None if it does."""
+        rewound = self.metadata.rewound
+        return None if rewound is None else rewound.problem
+
 
 class Evidence(Struct, frozen=True):
     """What all collections say.
@@ -129,10 +135,12 @@ class Evidence(Struct, frozen=True):
         directories: those with a node id, by node, path and directory id.
         nodes: ids of the nodes whose disks were collected.
         copies: the most advanced one first.
+        late_copies: likewise; those that do not say what the metadata were at the moment to which
+            they are taken back. Nothing in them counts but their numbers.
         replicas: by topic and number; of each the most advanced one first.
         claims: by topic.
-        later_topics: ids of topics that were created after the moment to which the metadata is
-            taken back.
+        moment_ms: to which the metadata are taken back; None if they are not.
+        later_topics: ids of topics that were created after it.
         ignored: sentences about what was left out.
         clones: sentences about log directories with one id.
     """
@@ -143,11 +151,18 @@ class Evidence(Struct, frozen=True):
     directories: tuple[CollectedDirectory, ...]
     nodes: frozenset[int]
     copies: tuple[MetadataEvidence, ...]
+    late_copies: tuple[MetadataEvidence, ...]
     replicas: Mapping[str, Mapping[int, Sequence[DiskReplica]]]
     claims: Mapping[str, Sequence[TopicClaim]]
+    moment_ms: int | None
     later_topics: frozenset[str]
     ignored: tuple[str, ...]
     clones: tuple[str, ...] = ()
+
+    @property
+    def all_copies(self) -> tuple[MetadataEvidence, ...]:
+        """Those that count, then the others."""
+        return (*self.copies, *self.late_copies)
 
 
 def missing_disks(evidence: Evidence, copy: MetadataEvidence | None) -> dict[int, frozenset[str]]:
@@ -198,7 +213,9 @@ def gather(collections: Iterable[DiskCollection], cluster_id: str | None = None)
     clones: list[str] = []
     directories = _of_one_cluster(_latest(found, ignored, clones), cluster_id, ignored)
     _require_nodes(directories)
-    _require_one_moment(directories)
+    moment_ms = _one_moment(directories)
+    copies = _copies(directories)
+    late = tuple(each for each in copies if each.problem is not None)
     clusters = {each.cluster_id for each in directories if each.cluster_id is not None}
     return Evidence(
         kdump=max(each.kdump for each in found),
@@ -206,9 +223,11 @@ def gather(collections: Iterable[DiskCollection], cluster_id: str | None = None)
         cluster_id=cluster_id or (clusters.pop() if clusters else None),
         directories=directories,
         nodes=frozenset(each.node_id for each in directories if each.node_id is not None),
-        copies=_copies(directories),
+        copies=tuple(each for each in copies if each.problem is None),
+        late_copies=late,
         replicas=_replicas(directories),
         claims=_claims(directories),
+        moment_ms=moment_ms,
         later_topics=_later_topics(directories),
         ignored=tuple(sorted(ignored)),
         clones=tuple(sorted(clones)),
@@ -328,7 +347,8 @@ def _require_nodes(directories: Iterable[CollectedDirectory]) -> None:
         )
 
 
-def _require_one_moment(directories: Iterable[CollectedDirectory]) -> None:
+def _one_moment(directories: Iterable[CollectedDirectory]) -> int | None:
+    """The moment of all copies; None without one."""
     found: dict[int | None, CollectedDirectory] = {}
     for each in directories:
         if each.metadata is not None:
@@ -340,6 +360,7 @@ def _require_one_moment(directories: Iterable[CollectedDirectory]) -> None:
             f"the copies of the metadata were collected as of different times ({place_of(first)};"
             f" {place_of(second)}): collect all of them with the same --to"
         )
+    return next(iter(found), None)
 
 
 def _later_topics(directories: Iterable[CollectedDirectory]) -> frozenset[str]:

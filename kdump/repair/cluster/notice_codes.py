@@ -133,6 +133,11 @@ DUPLICATE_REPLICA: Final = _notice(
 REWOUND: Final = _notice(
     _WARNING, "rewound", "the metadata is as it was at the time of --to, and drops what is later"
 )
+LATE_COPY: Final = _notice(
+    _WARNING,
+    "late-copy",
+    "copies of the metadata that do not say what it was at the time of --to: they do not count",
+)
 MOVE_ASIDE: Final = _notice(
     _WARNING, "move-aside", "nodes whose copy of the metadata must be moved aside"
 )

@@ -48,6 +48,7 @@ def report_surroundings(
         _report_uncommitted(copy, notices)
         _report_unknown(copy, notices)
     _report_damaged_copies(evidence, copy, notices)
+    _report_late_copies(evidence, copy, notices)
     planned = {topic.name: topic.topic_id for topic in topics}
     for directory in evidence.directories:
         _report_directory(directory, planned, notices)
@@ -123,6 +124,24 @@ def _report_damaged_copies(
             )
 
 
+def _report_late_copies(
+    evidence: Evidence, copy: MetadataEvidence | None, notices: Notices
+) -> None:
+    """Report copies that do not reach back to the moment, and what only they have before it."""
+    for late in evidence.late_copies:
+        place = place_of(late.directory)
+        notices.add(notice_codes.LATE_COPY, f"{place}: {late.problem}")
+        if copy is None or late.end <= copy.end:
+            continue
+        if (copy.metadata.timestamp_ms or 0) < (evidence.moment_ms or 0):
+            notices.add(
+                notice_codes.DAMAGED_COPY,
+                f"{place}: offsets {copy.end.offset} to {late.end.offset - 1}; some may be from"
+                " before the time of --to; collect on the other nodes, too: another copy may have"
+                " them",
+            )
+
+
 def _report_directory(
     directory: CollectedDirectory, planned: dict[str, str], notices: Notices
 ) -> None:
@@ -137,8 +156,9 @@ def _report_directory(
         f"{each.directory}: {problem}" for each in directory.partitions for problem in each.problems
     )
     if directory.metadata is not None:
-        unknown = directory.metadata.unknown
-        problems += (each for each in directory.metadata.problems if each not in unknown)
+        rewound = directory.metadata.rewound
+        reported = {*directory.metadata.unknown, None if rewound is None else rewound.problem}
+        problems += (each for each in directory.metadata.problems if each not in reported)
     for problem in problems[:_SHOWN_PROBLEMS]:
         notices.add(notice_codes.UNREADABLE, f"{place}: {problem}")
     if len(problems) > _SHOWN_PROBLEMS:

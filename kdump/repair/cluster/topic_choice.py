@@ -24,6 +24,8 @@ from kdump.words import counted, first_of
 MOST_PARTITIONS: Final = 1_000_000
 """A topic with more is taken for a forged or damaged collection."""
 
+_LATER: Final = "it was created after the time of --to"
+
 
 class TopicChoice(Struct, frozen=True):
     """A topic of the plan before its partitions are decided.
@@ -140,7 +142,7 @@ class TopicChooser(Struct):
                 continue
             for topic_id in topic_ids(copy.image).values():
                 found.setdefault(topic_id, f"the older copy of {place_of(copy.directory)} has it")
-        for copy in self.evidence.copies:
+        for copy in self.evidence.all_copies:
             for removed in copy.metadata.removed_topics:
                 word = "" if removed.is_committed else ", which may not be committed"
                 found[removed.topic_id] = (
@@ -150,8 +152,24 @@ class TopicChooser(Struct):
         if self.copy is not None:
             for topic_id in topic_ids(self.copy.image).values():
                 found.pop(topic_id, None)
-        later = "it was created after the time of --to"
-        return found | dict.fromkeys(self.evidence.later_topics, later)
+        return found | dict.fromkeys(self._later_ids({*found}), _LATER)
+
+    def _later_ids(self, former: set[str]) -> set[str]:
+        """The ids of topics that were created after the moment to which the metadata go back.
+
+        Those that no copy knows are, too, if the chosen copy goes on after the moment.
+        """
+        found = {*self.evidence.later_topics}
+        moment_ms, copy = self.evidence.moment_ms, self.copy
+        if moment_ms is None or copy is None or (copy.metadata.timestamp_ms or 0) < moment_ms:
+            return found
+        known = former | {*topic_ids(copy.image).values()}
+        on_disks = {
+            each.partition.topic_id
+            for numbers in self.evidence.replicas.values()
+            for each in _every(numbers)
+        }
+        return found | {each for each in on_disks if each is not None and each not in known}
 
     def _is_allowed(self, name: str, directories: Mapping[int, Sequence[DiskReplica]]) -> bool:
         """Whether a topic can have this name; reports one that cannot."""
@@ -277,7 +295,7 @@ class TopicChooser(Struct):
         ids = sorted(each for each in by_id if each is not None)
         if ids:
             size = _places(each for topic_id in ids for each in by_id[topic_id])
-            is_later = self.evidence.later_topics >= {*ids}
+            is_later = all(formerly[each] == _LATER for each in ids)
             self.notices.add(
                 notice_codes.LATER_TOPIC if is_later else notice_codes.DELETED_TOPIC,
                 f"id {', '.join(ids)}: {formerly[ids[0]]}; {size}",
@@ -427,7 +445,7 @@ class TopicChooser(Struct):
         """Report topics that only internal topics know."""
         gone = {
             removed.topic
-            for copy in self.evidence.copies
+            for copy in self.evidence.all_copies
             for removed in copy.metadata.removed_topics
         }
         for name, claims in self.evidence.claims.items():

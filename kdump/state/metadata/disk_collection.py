@@ -201,10 +201,13 @@ class RewoundMetadata(Struct, frozen=True):
     Attributes:
         time_ms: batches that were appended later do not count.
         later_topics: ids of topics that were created after that, and that no record names.
+        problem: why the copy does not say what the metadata were then: its records are those of its
+            end. None if it does.
     """
 
     time_ms: int
     later_topics: tuple[Uuid, ...]
+    problem: Annotated[str | None, LATER] = None
 
 
 class CollectedMetadata(Struct, frozen=True):

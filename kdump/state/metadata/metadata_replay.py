@@ -41,7 +41,7 @@ class MetadataPoint(Struct, frozen=True):
         return self.offset is not None and batch.base_offset > self.offset
 
     def __str__(self) -> str:
-        return f"offset {self.offset}" if self.time_ms is None else f"time {self.time_ms}"
+        return f"offset {self.offset}" if self.time_ms is None else "that time"
 
 
 class UnknownMetadataError(KdumpError):

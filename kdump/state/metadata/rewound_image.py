@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
-from kdump.state.metadata.metadata_image import EntityKind, MetadataImage
+from kdump.state.metadata.metadata_image import (
+    EntityKind,
+    MetadataImage,
+)
 
 _OF_THE_MOMENT: Final = (
     EntityKind.TOPIC,
@@ -36,6 +40,13 @@ def rewound_image(now: MetadataImage, then: MetadataImage) -> MetadataImage:
     return replace(now, entities=entities)
 
 
-def later_topics(now: MetadataImage, then: MetadataImage) -> tuple[str, ...]:
-    """The ids of topics that were created after then, in order."""
-    return tuple(sorted(now.of(EntityKind.TOPIC).keys() - then.of(EntityKind.TOPIC).keys()))
+def later_topics(
+    now: MetadataImage, then: MetadataImage, removed_since: Iterable[str]
+) -> tuple[str, ...]:
+    """The ids of topics that were created after then, in order.
+
+    Args:
+        removed_since: the ids of topics that were deleted after then.
+    """
+    known = {*now.of(EntityKind.TOPIC), *removed_since}
+    return tuple(sorted(known - then.of(EntityKind.TOPIC).keys()))

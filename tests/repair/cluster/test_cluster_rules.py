@@ -126,6 +126,58 @@ def test_a_topic_that_was_created_again_after_the_moment_has_its_former_id() -> 
     assert refusing(plan) == [("two-ids", "orders")]
 
 
+@pytest.mark.parametrize("moment_ms", [CREATED_MS, CREATED_MS + 1])
+def test_a_topic_that_no_copy_knows_is_later_if_the_copy_goes_on_after_the_moment(
+    moment_ms: int,
+) -> None:
+    metadata = copy(*topic_records("orders", [(1,)]), rewound=RewoundMetadata(moment_ms, ()))
+    plan = plan_of(disk(1, replica("orders"), replica("new"), metadata=metadata))
+    is_later = moment_ms == CREATED_MS
+    assert ("new" in {each.name for each in plan.topics}) is not is_later
+    assert ("later-topic" in codes(plan)) is is_later
+    assert not refusing(plan)
+
+
+LATE: Final = RewoundMetadata(CREATED_MS, (), "the snapshot is newer")
+
+
+def test_a_copy_that_does_not_reach_back_to_the_moment_does_not_count() -> None:
+    """It is the most advanced one; its numbers count, and its directories."""
+    late = copy(
+        *topic_records("later", [(1,)]),
+        record("PRODUCER_IDS_RECORD", brokerId=1, brokerEpoch=1, nextProducerId=7000),
+        end=600,
+        rewound=LATE,
+        voters=(CollectedVoter(1, None),),
+    )
+    other = copy(*topic_records("orders", [(1, 2)]), rewound=RewoundMetadata(CREATED_MS, ()))
+    plan = plan_of(
+        disk(1, replica("orders"), replica("later"), metadata=late),
+        disk(2, replica("orders"), metadata=other),
+    )
+    assert [each.name for each in plan.topics] == ["orders"]
+    assert named(plan, "late-copy") == ["node 1 /data/1: the snapshot is newer"]
+    assert ("later-topic", "later") in [(each.code, each.topic) for each in plan.notices]
+    assert plan.snapshot_offset > 600
+    assert plan.next_producer_id > 7000
+    assert [each.node_id for each in plan.move_aside] == [1]
+    assert not refusing(plan)
+
+
+@pytest.mark.parametrize("end", [500, 501])
+def test_a_late_copy_that_alone_has_what_was_before_the_moment_is_asked_for(end: int) -> None:
+    """The other copy ends before the moment."""
+    late = copy(end=end, rewound=LATE)
+    other = copy(timestamp_ms=CREATED_MS - 1, rewound=RewoundMetadata(CREATED_MS, ()))
+    plan = plan_of(disk(1, metadata=late), disk(2, metadata=other))
+    assert refusing(plan) == ([("damaged-copy", None)] if end > 500 else [])
+
+
+def test_without_a_copy_that_reaches_back_there_is_no_plan() -> None:
+    with pytest.raises(UsageProblem, match=r"no copy .*node 1 /data/1: the snapshot is newer"):
+        plan_of(disk(1, replica("orders"), metadata=copy(rewound=LATE)))
+
+
 @pytest.mark.parametrize("other", [None, RewoundMetadata(8, ())])
 def test_copies_of_different_moments_are_not_planned_together(
     other: RewoundMetadata | None,
