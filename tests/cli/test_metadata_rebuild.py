@@ -36,8 +36,8 @@ def rebuild(into: Path, *args: str | Path) -> Outcome:
     return run_kdump(words, into.parent)
 
 
-def shown_topics(directory: Path) -> dict[str, str]:
-    outcome = run_kdump(["metadata", "show", "--output", "json", str(directory)], directory)
+def shown_topics(directory: Path, *args: str) -> dict[str, str]:
+    outcome = run_kdump(["metadata", "show", *args, "--output", "json", str(directory)], directory)
     (metadata,) = objects(outcome.stdout)
     return {topic["name"]: topic["id"] for topic in metadata["topics"]}
 
@@ -78,6 +78,20 @@ def test_running_it_again_reaches_the_same_end(disks: list[Path], into: Path) ->
     assert rebuild(into, *disks, "--accept-loss").exit_status == 0
     assert shown_topics(into) == first
     assert len(list((into / "__cluster_metadata-0").glob("*.checkpoint"))) == 1
+
+
+@pytest.mark.slow
+def test_a_moment_can_be_chosen_again(disks: list[Path], into: Path, fixtures: Path) -> None:
+    """What a run has written does not reach back to the moment, and is above all other copies."""
+    controller = fixtures / "states" / "clean" / "c1001"
+    for moment in ("2026-11-21T20:17:46.500Z", "2026-11-21T20:17:05.000Z"):
+        outcome = rebuild(into, *disks, "--accept-loss", "--to", moment)
+        assert outcome.exit_status == 0, outcome.stderr
+        lines = outcome.stdout.decode().splitlines()
+        assert any(f"as of          {moment} (UTC): topics" in line for line in lines)
+        assert shown_topics(into) == shown_topics(controller, "--at", moment)
+    assert any("late-copy" in line for line in lines)
+    assert shown_topics(into) != shown_topics(controller)
 
 
 def test_a_formatted_directory_keeps_its_id(disks: list[Path], into: Path) -> None:

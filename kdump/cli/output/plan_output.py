@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.rendering import Row
-from kdump.cli.output.value_text import format_bytes
+from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.repair.cluster.notice_codes import CODES, unaccepted
 from kdump.state.metadata.cluster_plan import ClusterPlan, Notice, NoticeKind, SourceKind
 from kdump.state.metadata.metadata_image import METADATA_VERSION
@@ -63,6 +63,7 @@ def summary_row(
         "size_bytes": size_bytes,
         "is_refused": is_refused,
         "cluster_id": plan.cluster_id,
+        "moment_ms": plan.moment_ms,
         "snapshot_offset": plan.snapshot_offset,
         "snapshot_epoch": plan.snapshot_epoch,
         "metadata_version": levels.get(METADATA_VERSION),
@@ -115,6 +116,11 @@ def _head(plan: ClusterPlan, summary: Row) -> Iterator[str]:
         f"cluster {plan.cluster_id}: {counted(summary['topics'], 'topic')},"
         f" {counted(summary['partitions'], 'partition')}"
     )
+    if plan.moment_ms is not None:
+        yield (
+            f"  as of          {format_timestamp(plan.moment_ms)} (UTC): topics, configurations,"
+            " ACLs, quotas, credentials"
+        )
     yield f"  topics         {_sources_text(summary['topics_by_source'])}"
     yield f"  partitions     {_sources_text(summary['partitions_by_source'])}"
     if summary["partitions_without_leader"]:

@@ -12,6 +12,7 @@ from kdump.rows.row_type import (
     INTEGER,
     SIZE,
     TEXT,
+    TIME,
     Field,
     RowType,
     list_of,
@@ -176,6 +177,12 @@ PLAN_SUMMARY: Final = RowType(
             "Whether nothing was written because the plan drops something that a disk has.",
         ),
         Field("cluster_id", TEXT),
+        Field(
+            "moment_ms",
+            TIME.or_null,
+            "Of --to, when the metadata was collected: topics, configurations, ACLs, quotas and"
+            " credentials are those of that time. Null without it.",
+        ),
         Field("snapshot_offset", INTEGER, "Above every offset in any copy."),
         Field("snapshot_epoch", INTEGER, "Above every epoch in any copy."),
         Field("metadata_version", INTEGER.or_null),

@@ -220,6 +220,7 @@ class _Planner(Struct, frozen=True):
             first_leaders=first_leaders,
             is_loss_accepted=self.request.is_loss_accepted,
             seen=seen,
+            moment_ms=None if self.copy is None else self.evidence.moment_ms,
         )
         self._report_what_cannot_be_written(plan)
         return replace(plan, notices=self.notices.in_order())

@@ -22,7 +22,7 @@ from kdump.formats.json_document import (
     checked_text,
     elements,
 )
-from kdump.formats.json_struct import Form, Int16, Int32, Uuid, number, word
+from kdump.formats.json_struct import LATER, Form, Int16, Int32, Uuid, number, word
 from kdump.formats.uuids import parse_uuid
 from kdump.state.metadata.disk_collection import CollectedRecord
 from kdump.state.metadata.metadata_entities import RECOVERY_CODES, PartitionRegistration
@@ -342,6 +342,8 @@ class ClusterPlan(Struct, frozen=True):
         notices: losses first.
         is_loss_accepted: whether ``--accept-loss`` was given.
         seen: what the snapshot must be above.
+        moment_ms: ``--to`` of the collections, whose topics, configurations, quotas, ACLs,
+            credentials and tokens the plan has; None if it has those of the end.
     """
 
     kdump: str
@@ -367,6 +369,7 @@ class ClusterPlan(Struct, frozen=True):
     notices: tuple[Notice, ...] = ()
     is_loss_accepted: bool = False
     seen: SeenOnDisks = SeenOnDisks(None, 0, 0, -1)
+    moment_ms: Annotated[int | None, LATER] = None
 
     def records(self) -> Iterator[CollectedRecord]:
         """Yield the plan as records, in the order of a snapshot and without control records.
