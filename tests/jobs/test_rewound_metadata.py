@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from builders.batches import batch, record
+from builders.log_directories import write_partition
+from builders.metadata_log import topic_record
+from kdump.formats.internal_topics import encode_cluster_metadata
+from kdump.formats.snapshot_writer import SnapshotHead, encode_snapshot
 from kdump.jobs.collect.metadata_copy import collect_metadata
 from kdump.jobs.metadata.metadata_copies import read_copies
 from kdump.jobs.metadata.metadata_questions import HistoryReading
@@ -32,6 +38,19 @@ OF_THE_MOMENT: Final = (
 )
 OF_NOW: Final = (EntityKind.BROKER, EntityKind.CONTROLLER)
 METADATA: Final = "__cluster_metadata-0"
+BROKER: Final = encode_cluster_metadata(
+    "REGISTER_BROKER_RECORD",
+    0,
+    {
+        "brokerId": 1,
+        "incarnationId": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "brokerEpoch": 0,
+        "endPoints": [],
+        "features": [],
+        "rack": None,
+        "fenced": False,
+    },
+)
 
 
 @pytest.fixture
@@ -145,6 +164,23 @@ def test_a_copy_whose_log_begins_after_the_moment_is_collected_as_of_its_end(
     assert "that time is before the oldest metadata on this disk" in what
 
 
+def test_a_copy_without_what_begins_it_is_damaged_and_not_late(
+    controller: LogDirectory, own_controller: Path
+) -> None:
+    """Its only snapshot before the moment cannot be read."""
+    folder = own_controller / METADATA
+    first = sorted(folder.glob("*.checkpoint"))[1]
+    for each in folder.glob("0*0.*"):
+        each.unlink()
+    (folder / f"{first.name.partition('-')[0]}.log").touch()
+    first.write_bytes(b"\0" * 100)
+    collected = collect_metadata(read(own_controller), moments(controller)[40])
+    assert collected is not None
+    assert collected.rewound is not None
+    assert "is unknown: what begins it is missing" in str(collected.rewound.problem)
+    assert any(first.name in each for each in collected.problems)
+
+
 def test_a_directory_that_was_only_formatted_says_nothing_of_a_moment(
     controller: LogDirectory, own_controller: Path
 ) -> None:
@@ -155,3 +191,60 @@ def test_a_directory_that_was_only_formatted_says_nothing_of_a_moment(
     assert collected is not None
     assert collected.rewound == RewoundMetadata(moments(controller)[40], ())
     assert not collected.problems
+
+
+# --- clocks
+
+HOUR_MS: Final = 3_600_000
+
+
+def write_clocks(folder: Path, times_ms: Sequence[int]) -> LogDirectory:
+    """A copy in which each batch creates a topic of its number, at a time."""
+    values = [BROKER, *(topic_record(f"t{at}", at) for at in range(1, len(times_ms)))]
+    log = b"".join(
+        batch([record(at, None, value, timestamp=time_ms)])
+        for at, (time_ms, value) in enumerate(zip(times_ms, values, strict=True))
+    )
+    write_partition(folder / METADATA, {0: log})
+    return read(folder)
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "moment_ms", "count", "first_later"),
+    [
+        ((10, 20, 30), 20, 1, None),
+        ((10, 20, 30), 29, 1, None),
+        ((10, 20, 90, 30, 40), 35, 1, 3),
+        ((10, 20, 90, 30, 40), 90, 4, None),
+        ((10, 20, 90, 30, 40), 15, 0, None),
+    ],
+)
+def test_what_a_clock_that_was_set_back_leaves_out_is_said(
+    tmp_path: Path,
+    times_ms: Sequence[int],
+    moment_ms: int,
+    count: int,
+    first_later: int | None,
+) -> None:
+    collected = collect_metadata(write_clocks(tmp_path, times_ms), moment_ms)
+    assert collected is not None
+    names = [each.data["name"] for each in collected.records if each.type == "TOPIC_RECORD"]
+    assert names == [f"t{at}" for at in range(1, count + 1)]
+    said = [each for each in collected.problems if "clocks" in each]
+    assert len(said) == (first_later is not None)
+    assert all(f"the record at offset {first_later} is not later" in each for each in said)
+
+
+def test_all_copies_of_one_log_end_at_the_same_record_whatever_snapshots_they_have(
+    tmp_path: Path,
+) -> None:
+    """By its own time the snapshot is before the moment, and has a record that is after it."""
+    directory = write_clocks(tmp_path, (10, 20, 90, 30, 40))
+    head = SnapshotHead(epoch=0, last_timestamp_ms=30, created_ms=30)
+    snapshot = b"".join(encode_snapshot(head, [BROKER, topic_record("t1", 1)]))
+    (tmp_path / METADATA / f"{4:020d}-{0:010d}.checkpoint").write_bytes(snapshot)
+    with_snapshot = collect_metadata(read(tmp_path), 35)
+    without = collect_metadata(directory, 35)
+    assert with_snapshot is not None
+    assert without is not None
+    assert with_snapshot.records == without.records

@@ -103,10 +103,9 @@ def _image_at(copy: MetadataCopy, time_ms: int, on_problem: OnProblem) -> Metada
     replay = CopyReplay(copy.partition, on_problem)
     image = replay.image_at(MetadataPoint(time_ms=time_ms))
     if replay.is_cut:
-        raise UnknownMetadataError(
-            f"{path}: the metadata of that time is unknown: the log is damaged after offset"
-            f" {image.end.offset - 1}"
-        )
+        end = image.end.offset
+        what = f"the log is damaged after offset {end - 1}" if end else "what begins it is missing"
+        raise UnknownMetadataError(f"{path}: the metadata of that time is unknown: {what}")
     if not image.of(EntityKind.BROKER):
         raise UsageProblem(f"{path}: no broker had registered at that time")
     return image

@@ -172,10 +172,12 @@ class CopyReplay(Struct):
     def _snapshots_before(self, point: MetadataPoint) -> list[MetadataSnapshotFile | None]:
         """The snapshots that end at the point or before it, newest first; None for an empty one."""
         snapshots = self.partition.metadata_snapshots
+        most = None if point.time_ms is None else self._first_after(point.time_ms)
         candidates: list[MetadataSnapshotFile | None] = [
             each
             for each in reversed(snapshots)
             if (point.offset is None or each.end_offset <= point.offset + 1)
+            and (most is None or each.end_offset <= most)
             and (point.time_ms is None or self._is_before(each, point.time_ms))
         ]
         if self._begins_at_zero:
@@ -188,8 +190,32 @@ class CopyReplay(Struct):
             )
         return candidates
 
+    def _first_after(self, time_ms: int) -> int | None:
+        """The offset of the first batch of the log that was appended after a time; None if none.
+
+        By clocks that differ, or go back, batches after it can say an earlier time: they are
+        reported, because they do not count.
+        """
+        found: int | None = None
+        segments = self.partition.segments
+        begin = LogEnd(0, segments[0].base_offset if segments else 0)
+        try:
+            for batch in MetadataReading(type_names=()).log(self.partition, begin):
+                if batch.timestamp_ms > time_ms:
+                    found = batch.base_offset if found is None else found
+                elif found is not None:
+                    self.on_problem(
+                        f"{self.partition.path}: the record at offset {batch.base_offset} is not"
+                        f" later than that time, and does not count, because the one at offset"
+                        f" {found} is later: the clocks of the controllers differ, or were set back"
+                    )
+                    break
+        except MetadataDamage:
+            pass  # who reads the log up to it reports it
+        return found
+
     def _is_before(self, snapshot: MetadataSnapshotFile, time_ms: int) -> bool:
-        """Whether everything in a snapshot was appended up to a time; False if it is damaged."""
+        """Whether everything in a snapshot was appended up to a time; True if that is unknown."""
         reading = MetadataReading(type_names=())
         try:
             for batch in reading.snapshot(self.partition, snapshot):
@@ -197,7 +223,7 @@ class CopyReplay(Struct):
                     return batch.timestamp_ms <= time_ms
         except MetadataDamage:
             pass
-        return False
+        return True
 
     def _begin(self, candidates: list[MetadataSnapshotFile | None]) -> None:
         """Load the first of the snapshots that can be read."""
