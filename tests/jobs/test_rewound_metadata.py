@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +25,11 @@ from kdump.state.metadata.metadata_image import (
     EntityKind,
     LogEnd,
     MetadataImage,
+    MetadataRecord,
+    MetadataReplay,
 )
 from kdump.state.metadata.metadata_replay import END, CopyReplay, MetadataPoint
+from kdump.state.metadata.rewound_image import rewound_image
 from kdump.storage.local_disk import local
 
 OF_THE_MOMENT: Final = (
@@ -248,3 +251,39 @@ def test_all_copies_of_one_log_end_at_the_same_record_whatever_snapshots_they_ha
     assert with_snapshot is not None
     assert without is not None
     assert with_snapshot.records == without.records
+
+
+# --- eligible leader replicas
+
+
+def image_of(level: int, configs: Mapping[str, str]) -> MetadataImage:
+    """An image with a level of the feature, and values of a property by broker; "" is for all."""
+    replay = MetadataReplay()
+    feature = {"name": "eligible.leader.replicas.version", "featureLevel": level}
+    replay.take(MetadataRecord(0, 0, 0, "FEATURE_LEVEL_RECORD", feature))
+    for name, value in configs.items():
+        config = {"resourceType": 4, "resourceName": name, "name": MIN_INSYNC, "value": value}
+        replay.take(MetadataRecord(0, 0, 0, "CONFIG_RECORD", config))
+    return replay.image()
+
+
+MIN_INSYNC: Final = "min.insync.replicas"
+
+
+@pytest.mark.parametrize(
+    ("level", "then", "wanted"),
+    [
+        (0, {"1": "3"}, {"1": "3"}),
+        (1, {"1": "3"}, {"": "2"}),
+        (1, {}, {"": "2"}),
+        (1, {"": "4"}, {"": "4"}),
+    ],
+)
+def test_where_eligible_leader_replicas_are_on_all_brokers_have_one_minimum(
+    level: int, then: Mapping[str, str], wanted: Mapping[str, str]
+) -> None:
+    """They were switched on after the moment; Kafka sets it for all then, and none for one."""
+    image = rewound_image(image_of(level, {"": "2"}), image_of(0, then))
+    assert image.of(EntityKind.CONFIG) == {
+        f"broker:{name}": {MIN_INSYNC: value} for name, value in wanted.items()
+    }

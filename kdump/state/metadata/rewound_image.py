@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
+from kdump.state.metadata.image_records import ELIGIBLE_LEADER_REPLICAS
 from kdump.state.metadata.metadata_image import (
+    BROKER_RESOURCE,
     EntityKind,
     MetadataImage,
+    resource_of,
 )
 
 _OF_THE_MOMENT: Final = (
@@ -21,6 +24,9 @@ _OF_THE_MOMENT: Final = (
     EntityKind.TOKEN,
 )
 
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+_ALL_BROKERS: Final = "broker:"
+
 
 def rewound_image(now: MetadataImage, then: MetadataImage) -> MetadataImage:
     """Topics, configurations, quotas, ACLs, credentials and tokens of then; all else of now.
@@ -30,6 +36,7 @@ def rewound_image(now: MetadataImage, then: MetadataImage) -> MetadataImage:
     partitions are as they were.
     """
     entities = {**now.entities} | {kind: then.of(kind) for kind in _OF_THE_MOMENT}
+    entities[EntityKind.CONFIG] = _safe_configs(now, then)
     topics, kept = then.of(EntityKind.TOPIC), now.of(EntityKind.TOPIC)
     entities[EntityKind.PARTITION] = {
         (topic_id, number): each
@@ -38,6 +45,32 @@ def rewound_image(now: MetadataImage, then: MetadataImage) -> MetadataImage:
         if topic_id in of_topic
     }
     return replace(now, entities=entities)
+
+
+def _safe_configs(now: MetadataImage, then: MetadataImage) -> Mapping[str, Mapping[str, str]]:
+    """The configurations of then; ``min.insync.replicas`` as eligible leader replicas need it.
+
+    Where they are on, all brokers have one value, which was set when they were switched on
+    (``ConfigurationControlManager.maybeGenerateElrSafetyRecords``).
+    """
+    configs = dict(then.of(EntityKind.CONFIG))
+    if not now.of(EntityKind.FEATURE).get(ELIGIBLE_LEADER_REPLICAS):
+        return configs
+    known = now.of(EntityKind.CONFIG).get(_ALL_BROKERS, {})
+    own = configs.get(_ALL_BROKERS, {})
+    if MIN_INSYNC_REPLICAS in known and MIN_INSYNC_REPLICAS not in own:
+        configs[_ALL_BROKERS] = {**own, MIN_INSYNC_REPLICAS: known[MIN_INSYNC_REPLICAS]}
+    for key in [each for each in configs if _is_of_one_broker(each)]:
+        values = {name: configs[key][name] for name in configs[key] if name != MIN_INSYNC_REPLICAS}
+        configs[key] = values
+        if not values:
+            del configs[key]
+    return configs
+
+
+def _is_of_one_broker(key: str) -> bool:
+    resource_type, name = resource_of(key)
+    return resource_type == BROKER_RESOURCE and name != ""
 
 
 def later_topics(
