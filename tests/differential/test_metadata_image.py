@@ -16,6 +16,7 @@ from kdump.log.partition import Partition, read_partition
 from kdump.state.metadata.metadata_image import MetadataImage
 from kdump.state.metadata.metadata_replay import CopyReplay, MetadataPoint
 from kdump.state.metadata.metadata_rows import image_row
+from kdump.state.metadata.rewound_image import rewound_image
 from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.differential
@@ -99,3 +100,39 @@ def test_at_random_offsets_of_a_log_of_random_records(
 def read_image(partition: Partition, point: MetadataPoint) -> MetadataImage:
     on_problem: Callable[[str], None] = lambda _problem: None  # noqa: E731 - faults are wanted
     return CopyReplay(partition, on_problem).image_at(point)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_goes_back_to_a_moment_is_as_kafka_has_it_then_and_the_rest_as_at_the_end(
+    seed: int, tmp_path: Path, metadata_server: JavaServer
+) -> None:
+    """Moments between records, and in the middle of metadata transactions."""
+    path = tmp_path / f"{CLUSTER_METADATA_TOPIC}-0"
+    path.mkdir()
+    end = int(metadata_server.ask_words(["write", str(path / LOG), str(seed), "400"])["end"])
+    partition = metadata_partition(path)
+    now = read_image(partition, MetadataPoint())
+    last = kafka_image(metadata_server, path / LOG, end - 1)
+    for offset in sorted(random.Random(seed).sample(range(end - 1), 10)):
+        time_ms = time_of(offset) + random.Random(offset).choice([0, MS_EACH - 1])
+        then = kafka_image(metadata_server, path / LOG, offset)
+        image = rewound_image(now, read_image(partition, MetadataPoint(time_ms=time_ms)))
+        require_same(image, rewound_answer(last, then))
+
+
+MS_EACH: Final = 1000
+
+
+def time_of(offset: int) -> int:
+    """When the batch of a record was appended (``RandomMetadataLog.timestamp``)."""
+    return 1_700_000_000_000 + MS_EACH * offset
+
+
+def rewound_answer(last: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
+    """Kafka's two answers put together: topics that are still there have their replicas of now."""
+    rows = {topic["id"]: topic for topic in last["topics"]}
+    topics = [rows.get(topic["id"], topic) for topic in then["topics"]]
+    return {**last, **{name: then[name] for name in OF_THE_MOMENT}, "topics": topics}
+
+
+OF_THE_MOMENT: Final = ("configs", "acls", "scram", "quotas", "delegation_tokens")
