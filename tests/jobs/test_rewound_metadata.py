@@ -111,6 +111,10 @@ def test_what_people_decide_is_of_the_moment_and_the_rest_of_the_end(
         assert {topic_id for topic_id, _ in found.of(EntityKind.PARTITION)} == {*topics}
         later = {*collected.rewound.later_topics}
         assert later == later_than(controller, time_ms)
+        before = then.of(EntityKind.PARTITION)
+        assert {(each.topic_id, each.partition) for each in collected.rewound.later_partitions} == {
+            key for key in now.of(EntityKind.PARTITION) if key[0] in topics and key not in before
+        }
         for key, registration in now.of(EntityKind.PARTITION).items():
             if key[0] in topics:
                 assert found.of(EntityKind.PARTITION)[key] == registration

@@ -17,6 +17,7 @@ from kdump.state.metadata.disk_collection import (
     CollectedMetadata,
     CollectedRecord,
     CollectedVoter,
+    LaterPartition,
     RemovedTopic,
     RewoundMetadata,
 )
@@ -30,7 +31,7 @@ from kdump.state.metadata.metadata_replay import (
     OnProblem,
     UnknownMetadataError,
 )
-from kdump.state.metadata.rewound_image import later_topics, rewound_image
+from kdump.state.metadata.rewound_image import later_partitions, later_topics, rewound_image
 
 
 def collect_metadata(
@@ -95,7 +96,11 @@ def _rewound(
         on_problem(problem)
         return now, RewoundMetadata(time_ms, (), problem)
     gone = (each.topic_id for each in removed if each.offset >= then.end.offset)
-    return rewound_image(now, then), RewoundMetadata(time_ms, later_topics(now, then, gone))
+    return rewound_image(now, then), RewoundMetadata(
+        time_ms,
+        later_topics(now, then, gone),
+        later_partitions=tuple(LaterPartition(*key) for key in later_partitions(now, then)),
+    )
 
 
 def _image_at(copy: MetadataCopy, time_ms: int, on_problem: OnProblem) -> MetadataImage:

@@ -22,6 +22,7 @@ from kdump.state.metadata.disk_collection import (
     CollectedMetadata,
     CollectedPartition,
     DiskCollection,
+    RewoundMetadata,
     TopicClaim,
 )
 from kdump.state.metadata.metadata_image import EntityKind, LogEnd, MetadataImage
@@ -141,6 +142,7 @@ class Evidence(Struct, frozen=True):
         claims: by topic.
         moment_ms: to which the metadata are taken back; None if they are not.
         later_topics: ids of topics that were created after it.
+        later_partitions: topic ids and numbers of partitions that topics got after it.
         ignored: sentences about what was left out.
         clones: sentences about log directories with one id.
     """
@@ -156,6 +158,7 @@ class Evidence(Struct, frozen=True):
     claims: Mapping[str, Sequence[TopicClaim]]
     moment_ms: int | None
     later_topics: frozenset[str]
+    later_partitions: frozenset[tuple[str, int]]
     ignored: tuple[str, ...]
     clones: tuple[str, ...] = ()
 
@@ -214,6 +217,7 @@ def gather(collections: Iterable[DiskCollection], cluster_id: str | None = None)
     directories = _of_one_cluster(_latest(found, ignored, clones), cluster_id, ignored)
     _require_nodes(directories)
     moment_ms = _one_moment(directories)
+    rewound = _rewound(directories)
     copies = _copies(directories)
     late = tuple(each for each in copies if each.problem is not None)
     clusters = {each.cluster_id for each in directories if each.cluster_id is not None}
@@ -228,7 +232,10 @@ def gather(collections: Iterable[DiskCollection], cluster_id: str | None = None)
         replicas=_replicas(directories),
         claims=_claims(directories),
         moment_ms=moment_ms,
-        later_topics=_later_topics(directories),
+        later_topics=frozenset(topic_id for each in rewound for topic_id in each.later_topics),
+        later_partitions=frozenset(
+            (every.topic_id, every.partition) for each in rewound for every in each.later_partitions
+        ),
         ignored=tuple(sorted(ignored)),
         clones=tuple(sorted(clones)),
     )
@@ -363,11 +370,9 @@ def _one_moment(directories: Iterable[CollectedDirectory]) -> int | None:
     return next(iter(found), None)
 
 
-def _later_topics(directories: Iterable[CollectedDirectory]) -> frozenset[str]:
+def _rewound(directories: Iterable[CollectedDirectory]) -> list[RewoundMetadata]:
     found = (None if each.metadata is None else each.metadata.rewound for each in directories)
-    return frozenset(
-        topic_id for each in found if each is not None for topic_id in each.later_topics
-    )
+    return [each for each in found if each is not None]
 
 
 def _copies(directories: Iterable[CollectedDirectory]) -> tuple[MetadataEvidence, ...]:

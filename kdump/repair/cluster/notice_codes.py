@@ -133,6 +133,11 @@ DUPLICATE_REPLICA: Final = _notice(
 REWOUND: Final = _notice(
     _WARNING, "rewound", "the metadata is as it was at the time of --to, and drops what is later"
 )
+LATER_PARTITION: Final = _notice(
+    _WARNING,
+    "later-partition",
+    "partitions that were added after the time of --to, and that no disk has: they start empty",
+)
 LATE_COPY: Final = _notice(
     _WARNING,
     "late-copy",

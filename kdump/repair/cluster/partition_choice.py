@@ -314,6 +314,11 @@ class _PartitionChoice(Struct):
         if waiting and is_known:
             nodes = ", ".join(map(str, waiting))
             what = f"it is offline until node {nodes} starts, whose disks were not collected"
+        elif (self.topic.topic_id, self.number) in self.planner.evidence.later_partitions:
+            what = f"node {replicas[0]} leads"
+            self._notice(notice_codes.LATER_PARTITION, what, override=choose)
+            source = Source(SourceKind.RULE, "added after the time of --to")
+            return replicas[0], replicas[:1], source
         else:
             waiting = ()
             what = "it has no leader; an unclean election, or --set, starts it empty"

@@ -195,6 +195,13 @@ class RemovedTopic(Struct, frozen=True):
     is_committed: bool | None
 
 
+class LaterPartition(Struct, frozen=True):
+    """A partition that a topic got after the moment to which metadata is taken back."""
+
+    topic_id: Uuid
+    partition: Int32
+
+
 class RewoundMetadata(Struct, frozen=True):
     """The moment to which metadata is taken back.
 
@@ -203,11 +210,13 @@ class RewoundMetadata(Struct, frozen=True):
         later_topics: ids of topics that were created after that, and that no record names.
         problem: why the copy does not say what the metadata were then: its records are those of its
             end. None if it does.
+        later_partitions: partitions that topics of that time got later, and that the records have.
     """
 
     time_ms: int
     later_topics: tuple[Uuid, ...]
     problem: Annotated[str | None, LATER] = None
+    later_partitions: Annotated[tuple[LaterPartition, ...], LATER] = ()
 
 
 class CollectedMetadata(Struct, frozen=True):

@@ -83,3 +83,11 @@ def later_topics(
     """
     known = {*now.of(EntityKind.TOPIC), *removed_since}
     return tuple(sorted(known - then.of(EntityKind.TOPIC).keys()))
+
+
+def later_partitions(now: MetadataImage, then: MetadataImage) -> tuple[tuple[str, int], ...]:
+    """The ids and numbers of partitions that topics of then got later, in order."""
+    topics = then.of(EntityKind.TOPIC)
+    before = then.of(EntityKind.PARTITION)
+    added = (key for key in now.of(EntityKind.PARTITION) if key[0] in topics and key not in before)
+    return tuple(sorted(added))

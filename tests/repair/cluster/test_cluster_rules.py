@@ -46,6 +46,7 @@ from kdump.state.metadata.disk_collection import (
     CollectedPartition,
     CollectedRecord,
     CollectedVoter,
+    LaterPartition,
     RewoundMetadata,
 )
 from kdump.state.metadata.metadata_entities import MIGRATING_DIRECTORY
@@ -136,6 +137,24 @@ def test_a_topic_that_no_copy_knows_is_later_if_the_copy_goes_on_after_the_momen
     assert ("new" in {each.name for each in plan.topics}) is not is_later
     assert ("later-topic" in codes(plan)) is is_later
     assert not refusing(plan)
+
+
+@pytest.mark.parametrize("nodes", [(1, 2), (1,)])
+def test_a_partition_that_was_added_after_the_moment_starts_empty(nodes: tuple[int, ...]) -> None:
+    """Nothing of it counts, unless a disk may have it that was not collected."""
+    rewound = RewoundMetadata(
+        CREATED_MS, (), later_partitions=(LaterPartition(an_id("orders"), 1),)
+    )
+    records = topic_records("orders", [(1, 2), (2, 1), (2, 1)])
+    metadata = copy(*records, broker(1), broker(2), rewound=rewound)
+    plan = plan_of(*(disk(node, replica("orders"), metadata=metadata) for node in nodes))
+    is_whole = len(nodes) > 1
+    leaders = [partition_of(plan, "orders", number).leader for number in range(3)]
+    assert leaders == [1, 2 if is_whole else -1, -1]
+    assert ("later-partition" in codes(plan)) is is_whole
+    assert {each.partition for each in plan.notices if each.code == "no-data"} == (
+        {2} if is_whole else {1, 2}
+    )
 
 
 LATE: Final = RewoundMetadata(CREATED_MS, (), "the snapshot is newer")
