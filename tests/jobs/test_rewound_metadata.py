@@ -291,3 +291,28 @@ def test_where_eligible_leader_replicas_are_on_all_brokers_have_one_minimum(
     assert image.of(EntityKind.CONFIG) == {
         f"broker:{name}": {MIN_INSYNC: value} for name, value in wanted.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("before", "since", "wanted"),
+    [(None, "true", "true"), ("false", "true", "true"), ("true", None, "true"), (None, None, None)],
+)
+def test_a_topic_that_got_tiered_storage_after_the_moment_keeps_it(
+    before: str | None, since: str | None, wanted: str | None
+) -> None:
+    """Its first records may only be remote by now."""
+    then, now = (image_of_topic(each) for each in (before, since))
+    configs = rewound_image(now, then).of(EntityKind.CONFIG)
+    assert configs == ({} if wanted is None else {"topic:orders": {REMOTE: wanted}})
+
+
+REMOTE: Final = "remote.storage.enable"
+
+
+def image_of_topic(remote: str | None) -> MetadataImage:
+    replay = MetadataReplay()
+    topic = {"name": "orders", "topicId": "AAAAAAAAAAAAAAAAAAAAAQ"}
+    config = {"resourceType": 2, "resourceName": "orders", "name": REMOTE, "value": remote}
+    replay.take(MetadataRecord(0, 0, 0, "TOPIC_RECORD", topic))
+    replay.take(MetadataRecord(0, 0, 0, "CONFIG_RECORD", config))
+    return replay.image()

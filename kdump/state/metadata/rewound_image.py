@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kdump.state.metadata.config_keys import REMOTE_STORAGE_ENABLE, is_true
 from kdump.state.metadata.image_records import ELIGIBLE_LEADER_REPLICAS
 from kdump.state.metadata.metadata_image import (
     BROKER_RESOURCE,
@@ -36,7 +37,7 @@ def rewound_image(now: MetadataImage, then: MetadataImage) -> MetadataImage:
     partitions are as they were.
     """
     entities = {**now.entities} | {kind: then.of(kind) for kind in _OF_THE_MOMENT}
-    entities[EntityKind.CONFIG] = _safe_configs(now, then)
+    entities[EntityKind.CONFIG] = _configs(now, then)
     topics, kept = then.of(EntityKind.TOPIC), now.of(EntityKind.TOPIC)
     entities[EntityKind.PARTITION] = {
         (topic_id, number): each
@@ -47,25 +48,31 @@ def rewound_image(now: MetadataImage, then: MetadataImage) -> MetadataImage:
     return replace(now, entities=entities)
 
 
-def _safe_configs(now: MetadataImage, then: MetadataImage) -> Mapping[str, Mapping[str, str]]:
-    """The configurations of then; ``min.insync.replicas`` as eligible leader replicas need it.
+def _configs(now: MetadataImage, then: MetadataImage) -> Mapping[str, Mapping[str, str]]:
+    """The configurations of then; what features and disks of now need stays."""
+    configs = {key: dict(values) for key, values in then.of(EntityKind.CONFIG).items()}
+    if now.of(EntityKind.FEATURE).get(ELIGIBLE_LEADER_REPLICAS):
+        _set_minimum(configs, now)
+    kept = then.of(EntityKind.TOPIC).keys() & now.of(EntityKind.TOPIC).keys()
+    for topic_id in kept:
+        # Otherwise a log begins with its first local record: what is only remote is gone.
+        key = f"topic:{now.topic_name(topic_id)}"
+        if is_true(now.of(EntityKind.CONFIG).get(key, {}).get(REMOTE_STORAGE_ENABLE, "")):
+            configs.setdefault(key, {})[REMOTE_STORAGE_ENABLE] = "true"
+    return {key: values for key, values in configs.items() if values}
 
-    Where they are on, all brokers have one value, which was set when they were switched on
+
+def _set_minimum(configs: dict[str, dict[str, str]], now: MetadataImage) -> None:
+    """Give all brokers one ``min.insync.replicas``, as eligible leader replicas need it.
+
+    Kafka sets it when they are switched on, and removes those of single brokers
     (``ConfigurationControlManager.maybeGenerateElrSafetyRecords``).
     """
-    configs = dict(then.of(EntityKind.CONFIG))
-    if not now.of(EntityKind.FEATURE).get(ELIGIBLE_LEADER_REPLICAS):
-        return configs
-    known = now.of(EntityKind.CONFIG).get(_ALL_BROKERS, {})
-    own = configs.get(_ALL_BROKERS, {})
-    if MIN_INSYNC_REPLICAS in known and MIN_INSYNC_REPLICAS not in own:
-        configs[_ALL_BROKERS] = {**own, MIN_INSYNC_REPLICAS: known[MIN_INSYNC_REPLICAS]}
-    for key in [each for each in configs if _is_of_one_broker(each)]:
-        values = {name: configs[key][name] for name in configs[key] if name != MIN_INSYNC_REPLICAS}
-        configs[key] = values
-        if not values:
-            del configs[key]
-    return configs
+    minimum = now.of(EntityKind.CONFIG).get(_ALL_BROKERS, {}).get(MIN_INSYNC_REPLICAS)
+    if minimum is not None:
+        configs.setdefault(_ALL_BROKERS, {}).setdefault(MIN_INSYNC_REPLICAS, minimum)
+    for key in filter(_is_of_one_broker, configs):
+        configs[key].pop(MIN_INSYNC_REPLICAS, None)
 
 
 def _is_of_one_broker(key: str) -> bool:
