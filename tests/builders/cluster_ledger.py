@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +24,8 @@ TRIMMED: Final = ORDERS[2]
 """Loses its first records from time to time."""
 LONELY: Final = ("lonely", 0)
 """Has a single replica, on broker 2."""
+AGAIN: Final = "again"
+"""Is deleted and created again all the time."""
 COMMITTED: Final = "committed"
 IN_TRANSACTIONS: Final = "in-transactions"
 GROUPS: Final = (COMMITTED, IN_TRANSACTIONS)
@@ -83,7 +85,14 @@ class Ledger:
         return [settled[-1].value if settled else None, *(each.value for each in moving)]
 
     def contradictions(
-        self, said: Said, *, records: Window, starts: Window, metadata: Window
+        self,
+        said: Said,
+        *,
+        records: Window,
+        starts: Window,
+        metadata: Window,
+        partitions: Window,
+        emptied: Collection[str] = (),
     ) -> list[str]:
         """What a cluster says that cannot be.
 
@@ -92,10 +101,19 @@ class Ledger:
             records: when its records, committed offsets and transactions are from.
             starts: when the starts of its logs are from.
             metadata: when its metadata are from.
+            partitions: when the numbers of partitions are from.
+            emptied: topics that may have lost their records, because they were deleted meanwhile.
         """
-        windows = defaultdict(lambda: metadata, dict.fromkeys(_OF_RECORDS, records), start=starts)
+        windows = defaultdict(
+            lambda: metadata,
+            dict.fromkeys(_OF_RECORDS, records),
+            start=starts,
+            partitions=partitions,
+        )
         found = []
         for key in sorted({*self.facts, *said}, key=str):
+            if key[0] == "record" and key[1] in emptied and key not in said:
+                continue
             possible = self.possible(key, windows[key[0]])
             if said.get(key) not in possible and not _is_deleted(key, said):
                 found.append(f"{key}: {said.get(key)}, not one of {possible}")
@@ -190,7 +208,7 @@ class Story:
         """Create topics and producers."""
         self._create("orders", partitions=3)
         self._create("grown")
-        self._create("again")
+        self._create(AGAIN)
         self._create(LONELY[0], assignment=[[2]])
         self.clients.wait_for_replicas()
         self.clients.open_producer("plain")
@@ -243,7 +261,7 @@ class Story:
     def _write(self, *, is_whole: bool) -> None:
         """Write to every topic, and commit the ends of one."""
         latest: Said = {}
-        for each in [*ORDERS, ("grown", 0), ("again", 0), *([LONELY] if is_whole else [])]:
+        for each in [*ORDERS, ("grown", 0), (AGAIN, 0), *([LONELY] if is_whole else [])]:
             facts: Said = {}
             with self.ledger.request(facts):
                 facts |= self._sent("plain", each)
@@ -276,8 +294,8 @@ class Story:
         """Change a bit of all that is in the metadata."""
         clients, request, number = self.clients, self.ledger.request, next(self._number)
         user, retention_ms = f"user-{number}", str(number << 40)
-        with request({("topic", "again"): None, ("partitions", "again"): None}):
-            clients.ask("delete", topic="again")
+        with request({("topic", AGAIN): None, ("partitions", AGAIN): None}):
+            clients.ask("delete", topic=AGAIN)
         self._expanded += 1
         with request({("partitions", "grown"): self._expanded}):
             clients.ask("expand", topic="grown", partitions=self._expanded)
@@ -289,7 +307,7 @@ class Story:
             clients.set_password(user, user)
         with request({("quota", "{user=all}"): {"producer_byte_rate": 1e9 + number}}):
             clients.ask("quota", user="all", name="producer_byte_rate", value=1e9 + number)
-        self._create("again")
+        self._create(AGAIN)
 
     def _trim(self) -> None:
         """Delete records.
