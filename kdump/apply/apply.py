@@ -67,9 +67,7 @@ def apply_plan(
     """Apply ``plan``. Its directory must be locked, and unchanged since the plan was made.
 
     Args:
-        keep_undo: whether to keep undo data.
         command: the command that the user runs, for the list of undo data.
-        files: through which everything is written.
         is_first: whether the command has changed nothing before, for messages.
 
     Returns:

@@ -37,8 +37,6 @@ class DiskSpace:
     """Free space for one plan.
 
     Attributes:
-        files: through which files are deleted.
-        keep_undo: whether the run keeps undo data.
         is_first: whether the command has changed nothing before.
     """
 

@@ -50,7 +50,6 @@ class EarlyContent(Struct, frozen=True):
     Attributes:
         run: number of the run; it has no other files yet.
         lock: inode and modification time, in nanoseconds, of the lock file; None if there is none.
-        files: through which the content is written.
     """
 
     log_dir: Path

@@ -158,8 +158,6 @@ class Journal(Struct, frozen=True):
 
     Attributes:
         number: of the run; later runs have greater numbers.
-        command: the command that was run.
-        created_ms: when.
         can_undo: whether the run keeps undo data.
         lock: metadata of the ``.lock`` file that a crash had left, if there was one.
         directories: the directories that change, and their metadata before the run.

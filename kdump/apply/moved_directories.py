@@ -71,7 +71,6 @@ class _FreeNames(Struct):
 
     Attributes:
         log_dir: the log directory. A discarded run of the same number may have left directories.
-        number: of the run.
         taken: names that were given: the directories of a partition and of its ``-future`` copy
             would get the same one.
     """

@@ -80,7 +80,6 @@ def delete_run_files(log_dir: Path, found: Mapping[str, Path], files: Files) -> 
 
     Args:
         found: the files, by what follows the number of the run in their names.
-        files: through which everything is written.
 
     Raises:
         OSError: the disk fails.

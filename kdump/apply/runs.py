@@ -54,7 +54,6 @@ class FoundRun(Struct, frozen=True):
     """A run that has a journal.
 
     Attributes:
-        state: how far it is.
         files: its own files, by suffix.
     """
 

@@ -33,7 +33,6 @@ def stage_file(
         content: of the file. If producing it fails, the file is deleted.
         like: the file whose owner, group, mode and extended attributes the new one gets.
         modified_ns: modification time that it gets.
-        files: through which it is written.
 
     Raises:
         OSError: there is no space, or the owner cannot be given.

@@ -156,7 +156,6 @@ def discard(
         overwrites: whether to overwrite files before they are deleted. The journal is deleted
             first, so that nobody restores what is overwritten. If this is stopped then, the next
             run overwrites the others, too.
-        files: through which everything is written.
 
     Returns:
         The runs whose undo data was discarded.

@@ -335,8 +335,6 @@ def note_cut(path: Path, to_ms: int, together: Iterable[Path], *, is_cut: bool) 
     """Note durably that a copy, whose files are complete, is being cut at a moment, or is cut.
 
     Args:
-        path: of the copy.
-        to_ms: the moment.
         together: all directories that are cut.
         is_cut: whether that is done.
 

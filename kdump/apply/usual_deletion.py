@@ -49,7 +49,6 @@ def usual_deletion(
 
     Args:
         path: its directory, which is known to be in its log directory.
-        target: its target state.
         entries: of the directory, which was just listed.
 
     Raises:

@@ -43,7 +43,6 @@ class Decision(Struct, frozen=True):
 
     Attributes:
         engine: ``LOCAL`` or ``SPARK``.
-        because: why.
         total_bytes: how much there is to read.
         cores: of this machine.
         local_seconds: the expected time of the local engine.

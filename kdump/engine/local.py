@@ -71,7 +71,6 @@ class LocalEngine:
         Args:
             processes: how many workers at most (default: one per CPU). If given, even little work
                 is done by workers; 1 starts none.
-            progress: shows how far the work is.
             kind: what its jobs do.
         """
         self._processes = processes
@@ -201,7 +200,6 @@ class _Done(Struct, frozen=True):
     """A result from a worker.
 
     Attributes:
-        index: of the split.
         requests: what was asked of object stores for it, by their names.
     """
 
@@ -223,10 +221,8 @@ def _run_in(
     """Give the index of each split with its result, as they come.
 
     Args:
-        splits: all splits.
         sent: the same if workers have to be sent theirs; None if they have them.
         tasks: the indexes of the splits of each task.
-        progress: shows how far the work is.
     """
     waiting = deque(tasks)
     busy: dict[Connection[Any, Any], deque[int]] = {}

@@ -80,7 +80,6 @@ class SparkEngine:
         Args:
             master: URL of Spark's master (default: all CPUs of this machine).
             spark_conf: Spark's own properties, which override kdump's.
-            progress: shows how far the work is.
 
         Raises:
             KdumpError: Spark cannot be started.

@@ -27,7 +27,6 @@ class StoredPiece(Struct, frozen=True):
 
     Attributes:
         start: its first byte.
-        size_bytes: how many it has.
     """
 
     path: str
@@ -70,7 +69,6 @@ class MapToFiles(Struct, Generic[SplitT, ResultT, PieceT], frozen=True):
     """The map step of a shuffle, which stores the pieces.
 
     Attributes:
-        buckets: how many.
         folder: where to store the pieces.
     """
 

@@ -15,7 +15,6 @@ class TaskLimits(Struct, frozen=True):
 
     Attributes:
         most_bytes: of its splits together, unless it has only one.
-        most_splits: how many.
         tasks_per_worker: how many tasks each worker gets, if there is enough work for them.
     """
 
@@ -29,7 +28,6 @@ def task_groups(splits: Sequence[Split], workers: int, limits: TaskLimits) -> It
 
     Args:
         workers: how many share it; with few splits, each still gets one.
-        limits: how much a task may be.
     """
     total_bytes = sum(split.size_bytes for split in splits)
     yield from size_groups(

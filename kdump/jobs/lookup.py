@@ -70,7 +70,6 @@ class LookupRequest(Struct, frozen=True):
     """What to look up, and where.
 
     Attributes:
-        selection: which partitions.
         question: the same for all of them.
     """
 
@@ -115,19 +114,14 @@ class LookupAnswer(Struct, frozen=True):
     """What was found in one replica.
 
     Attributes:
-        found: the offset and the record.
         epoch_end_offset: where the leader epoch of the answer ends; None if that is not known.
-        log_start_offset: where the log begins.
-        log_end_offset: where it ends.
         is_end_certain: whether a starting broker ends it there, too.
         high_watermark: from the checkpoint; None if it has none.
         last_stable_offset: None if it was not asked for.
         bound: the offset that an answer for a time stays below; None for an offset.
-        read_bytes: how much was read.
         unused_indexes: names of indexes that are missing or wrong, and were not used.
         notes: what else there is to know, a sentence each.
         losses: that records are missing at the end of the log, and why, a sentence each.
-        damages: the damage that was met.
         malformed: small files that are malformed, each with what is wrong.
         is_lost: whether damage is where the offset was that was looked up.
         epochs: the leader epochs between the start of the log and its end.
@@ -152,11 +146,7 @@ class LookupAnswer(Struct, frozen=True):
 
 
 class UnreadableReplica(Struct, frozen=True):
-    """A replica that could not be read.
-
-    Attributes:
-        what: the error.
-    """
+    """A replica that could not be read."""
 
     path: str
     what: str

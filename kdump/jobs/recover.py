@@ -61,12 +61,7 @@ from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
 
 class RecoverRequest(Struct, frozen=True):
-    """What to recover, and how.
-
-    Attributes:
-        policy: what to do with damaged data.
-        large_content: where large new content of files is put.
-    """
+    """What to recover, and how."""
 
     directories: Sequence[LogDirectory]
     settings: DirectorySettings
@@ -190,7 +185,6 @@ class DirectoryRecovery(Struct, frozen=True):
     Attributes:
         directory: the directory as it is.
         partitions: the selected partitions.
-        target: its target state.
         findings: about the directory itself.
         others: logs that are damaged as well, which shows if the marker goes.
     """

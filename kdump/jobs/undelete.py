@@ -50,7 +50,6 @@ class UndeleteRequest(Struct, frozen=True):
         clusters: the metadata that each broker will have when it starts, by path of the log
             directory; None if it is not known.
         topic_names: names of topics by id, also of topics that are deleted.
-        selection: which to restore.
         given_names: full names of topics, by name of the directory.
     """
 
@@ -74,7 +73,6 @@ class UndeleteOutcome(Struct, frozen=True):
     Attributes:
         candidates: the selected directories, by partition.
         ends: of their logs, by name of the directory.
-        target: the target state of the log directory.
         others: logs in use that are damaged as well, which shows now that the marker goes.
     """
 

@@ -98,11 +98,7 @@ class _JsonDecoder(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PayloadDecoder:
-    """Decodes the keys or the values of records; it can be pickled.
-
-    Attributes:
-        format: how they become text.
-    """
+    """Decodes the keys or the values of records; it can be pickled."""
 
     format: PayloadFormat
     registry: SchemaRegistry = field(default_factory=SchemaRegistry)

@@ -21,7 +21,6 @@ class NamedFile(NamedTuple):
 
     Attributes:
         name: from the repository on.
-        size_bytes: its size.
         age_s: how long ago it was written, by the clock of what stores it.
     """
 
@@ -171,7 +170,6 @@ class RepositoryPlace(Protocol):
         """Delete files; what is missing counts as deleted.
 
         Args:
-            names: their names.
             require: called before what cannot be taken back; what it raises ends it.
 
         Raises:

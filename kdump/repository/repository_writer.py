@@ -210,10 +210,6 @@ class RepositoryWriter:
 def begun_backup(where: RepositoryPlace, now_ms: int) -> Iterator[RepositoryWriter]:
     """Lock a repository to write to it; it is made if it is missing.
 
-    Args:
-        where: the place.
-        now_ms: the current time.
-
     Raises:
         UsageProblem: it has something else in it.
         RepositoryError: another kdump writes to it, or it cannot be written; says what to do.

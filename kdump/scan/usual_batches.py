@@ -33,7 +33,6 @@ def usual_batches(data: bytes, *, checksums: bool) -> Iterator[tuple[int, int, H
 
     Args:
         data: where batches begin.
-        checksums: whether to verify checksums.
 
     Raises:
         UnusualError: a batch is not whole, not of magic 2, or its checksum is wrong.

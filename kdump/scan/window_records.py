@@ -36,7 +36,6 @@ def read_records(
     """Decode the records of ``window``, whose batches must all be magic 2.
 
     Args:
-        window: the batches.
         largest_record_bytes: larger records of compressed batches are not decoded, nor the ones
             after them; the problem of the batch is then an :class:`OverLimitError`.
 

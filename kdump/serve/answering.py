@@ -71,13 +71,7 @@ class Caller(NamedTuple):
 
 
 class Serving(Struct, frozen=True):
-    """What the answers are made from.
-
-    Attributes:
-        cluster: what is served.
-        notices: takes what there is to say.
-        threads: that read logs.
-    """
+    """What the answers are made from."""
 
     cluster: ServedCluster
     notices: ServedNotices

@@ -32,11 +32,7 @@ _NAMING_ITSELF: Final = 1
 
 
 class MemberAnswers:
-    """Answers what members of groups say.
-
-    Args:
-        live: the groups.
-    """
+    """Answers what members of groups say."""
 
     def __init__(self, serving: Serving, live: LiveGroups) -> None:
         self._live = live

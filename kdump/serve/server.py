@@ -91,13 +91,7 @@ _AFTER_FAILURE_S: Final = 0.1
 
 @dataclass(slots=True)
 class ProtocolServer:
-    """Answers clients.
-
-    Attributes:
-        cluster: what is served.
-        notices: takes what there is to say.
-        admission: how clients come in.
-    """
+    """Answers clients."""
 
     cluster: ServedCluster
     notices: ServedNotices
@@ -552,12 +546,9 @@ def serve(
     """Serve until SIGTERM or SIGINT; only in the main thread.
 
     Args:
-        cluster: what is served.
-        notices: takes what there is to say.
         host: to listen at.
         port: likewise; 0 for any.
         on_ready: takes the address, once clients can connect.
-        admission: how clients come in.
 
     Raises:
         KdumpError: the address cannot be used.

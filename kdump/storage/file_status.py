@@ -12,8 +12,6 @@ class FileStatus(NamedTuple):
 
     Attributes:
         permissions: the permission bits, 0 to 0o7777.
-        uid: the owner.
-        gid: the owner's group.
         modified_ns: when its content was last modified.
         changed_ns: when anything of it last changed, its status too (``st_ctime``).
         file_id: its number on its disk.

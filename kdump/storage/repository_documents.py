@@ -86,8 +86,6 @@ class FileAttributes(NamedTuple):
 
     Attributes:
         permissions: the permission bits, 0 to 0o7777.
-        uid: the owner.
-        gid: the owner's group.
         modified_ns: the modification time.
     """
 
@@ -116,7 +114,6 @@ class BackedUpFile(Struct, frozen=True):
 
     Attributes:
         name: in its directory.
-        size_bytes: its size.
         attributes: as it had them.
         changed_ns: when it last changed in any way (``st_ctime``), which tells whether it has
             changed since.

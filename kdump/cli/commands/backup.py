@@ -352,8 +352,6 @@ def _chosen(
     """The log directories to restore, in the order of the snapshot.
 
     Args:
-        snapshot: that has them.
-        name: of the snapshot.
         wanted: their paths; empty for all.
         selected: those that have a selected partition.
         count: how many there have to be.

@@ -97,7 +97,6 @@ def info_rows(
 
     Args:
         deep: how to read every batch; None to read none.
-        diagnostics: takes what cannot be read.
         is_tiered: whether the directories have remote segments.
     """
     for path in paths:

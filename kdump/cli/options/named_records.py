@@ -106,7 +106,6 @@ class NamedArguments(Struct, frozen=True):
         Args:
             paths: of the data; without ``--schemas`` the registry's topic is looked for in the log
                 directories that it is in.
-            diagnostics: takes what is damaged.
 
         Raises:
             KdumpError: some cannot be read.

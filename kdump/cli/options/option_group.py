@@ -27,7 +27,6 @@ def option_group(
     """Add options to a command, as one argument.
 
     Args:
-        argument: its name.
         gather: makes its value; takes those of the options, by name.
         each: the options, in the order of the help.
     """

@@ -43,7 +43,6 @@ class PayloadArguments(Struct, frozen=True):
         Args:
             paths: of the data; without ``--schemas`` the registry's topic is looked for in the log
                 directories that it is in.
-            diagnostics: takes what cannot be read.
         """
         if not self.formats:
             return None

@@ -29,7 +29,6 @@ def read_registry(
         given: where they are, by ``--schemas``; empty to look for the registry's topic in the log
             directories of the data.
         paths: of the data.
-        diagnostics: takes what cannot be read.
     """
     places = given or tuple(log_directories_of(paths))
     found = read_schemas(places)

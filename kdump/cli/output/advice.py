@@ -56,7 +56,6 @@ def salvage_command(
         selection: the options that select the partitions; none for all of them.
         log_dirs: all log directories of the broker.
         options: the configuration options, as typed.
-        dry_run: whether the command only previews.
     """
     words = ["kdump", "recover", "--policy", "salvage", *(["--dry-run"] if dry_run else [])]
     return shlex.join([*words, *selection, *options, *map(str, dict.fromkeys(log_dirs))])

@@ -400,11 +400,7 @@ def cut_event(request: RestoreRequest) -> Event:
 
 
 def uncut_lines(requests: Sequence[RestoreRequest], begun_ms: int) -> Iterator[str]:
-    """Say how to have the partitions of running brokers as at one moment.
-
-    Args:
-        begun_ms: when the snapshot was begun.
-    """
+    """Say how to have the partitions of running brokers as at one moment."""
     if any(each.log_dir.is_in_use for each in requests):
         yield (
             "brokers were running, so that the partitions are not as at one moment: transactions"

@@ -132,7 +132,6 @@ def applied_event(
     Args:
         plan: the plan's file; None without one.
         result: the new state of the directory.
-        repair: the options of the command.
     """
     operations = Operations([done], verbose=repair.verbose)
     directories = [result.target.path, *result.changed_directories]
@@ -164,9 +163,7 @@ def reset_event(
     """Return what a reset did to a directory, or would do.
 
     Args:
-        request: what was asked for.
         reset: the new state of the directory.
-        repair: the options of the command.
     """
     operations = Operations([done], verbose=repair.verbose)
     directory = reset.target.partitions[0].path

@@ -139,11 +139,7 @@ class CopyReport:
     """The report of a run.
 
     Attributes:
-        result: what was copied.
         source: as typed.
-        target: the directory of the copy.
-        is_dry_run: whether nothing was written.
-        is_verbose: whether to list everything.
     """
 
     def __init__(

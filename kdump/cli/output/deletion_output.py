@@ -378,8 +378,6 @@ class BriefPartition(NamedTuple):
         lines: about its segments.
         refused: why it cannot be changed; empty if it can.
         missing: the configuration that it lacks.
-        deleted_segments: how many segments are deleted.
-        freed_bytes: the space that deleting them frees.
         changes: how many there are of each kind.
         needed_bytes: the space that they need before any is freed.
     """

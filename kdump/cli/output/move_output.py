@@ -77,7 +77,6 @@ class MoveReport:
     """The report of a run.
 
     Attributes:
-        result: what was moved.
         directories: as they were before.
         is_drain: whether nothing should be left in the first of them.
     """

@@ -39,7 +39,6 @@ class OutFile(Struct, frozen=True):
         path: without links.
         is_replaced: whether an existing file is replaced.
         option: that names it, for messages.
-        mode: of the file.
     """
 
     name: str

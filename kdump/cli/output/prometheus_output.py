@@ -29,9 +29,7 @@ def open_metrics_printer(
 
     Args:
         out_name: the file; None for standard output.
-        paths: what is verified.
         now_ms: when the run began.
-        verbose: as for the report.
 
     Raises:
         UsageProblem: the file is in a log directory, or is one of what is verified.

@@ -284,13 +284,7 @@ def _share_row(
 
 
 def report_not_found(path: Location, request: RewindRequest, found: Rewind) -> None:
-    """Say on standard error which lines of a file with offsets match no partition.
-
-    Args:
-        path: of the file.
-        request: with what it says.
-        found: what is cut.
-    """
+    """Say on standard error which lines of a file with offsets match no partition."""
     given = request.offsets or {}
     not_found = len(found.elsewhere) + len(found.unknown)
     if given and not_found == len(given):

@@ -140,8 +140,6 @@ def report_undelete(
     """Report what was restored, what was not, and what the next start does; returns the status.
 
     Args:
-        printer: prints it.
-        outcomes: for each log directory.
         changed: those that could be changed, with their plans.
         metadata: where the metadata of the next start is, if it was given.
     """

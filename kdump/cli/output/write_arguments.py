@@ -16,8 +16,6 @@ class RepairArguments(Struct, frozen=True):
     """How to repair, and how to report it.
 
     Attributes:
-        dry_run: whether to preview the changes only.
-        keep_undo: whether to keep undo data.
         verbose: whether to list everything, rather than counts of what is harmless.
     """
 

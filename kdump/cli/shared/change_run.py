@@ -50,7 +50,6 @@ class ChangeRun:
     """One run of a command that changes log directories.
 
     Attributes:
-        writing: how it writes.
         done: what came of the plan of each directory, in order, after :meth:`apply`.
     """
 
@@ -143,7 +142,6 @@ def changing(
     Args:
         command: its name, which the list of undo data shows.
         log_dirs: all directories that may change.
-        arguments: how to write, and to report it.
         overwrites: whether to overwrite what is replaced, where no undo data is kept.
 
     Raises:

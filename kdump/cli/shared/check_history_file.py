@@ -18,7 +18,6 @@ def kept_history(name: str, paths: Sequence[Location]) -> Iterator[CheckHistory]
 
     Args:
         name: of the file, as typed.
-        paths: what is verified.
 
     Raises:
         UsageProblem: the file is in a log directory, or it is verified itself.

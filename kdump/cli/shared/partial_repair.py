@@ -128,13 +128,9 @@ def run_parts(
     """Repair a part of each selected partition, and print what was done.
 
     Args:
-        command: its name.
         parts: which part, by the state of the partition. Partitions of other states, and the
             cluster's metadata, are left unchanged unless they are named exactly.
         paths: of log directories and partitions.
-        selection: which partitions of that.
-        repair: how to write, and what to print.
-        engine: what does the work.
         segments: whether the paths may name logs of segments, too.
     """
     diagnostics = Diagnostics()

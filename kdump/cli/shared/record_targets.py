@@ -37,7 +37,6 @@ class TargetFinder(Struct, frozen=True):
     """Finds partitions at paths, and reports what cannot be read.
 
     Attributes:
-        diagnostics: takes the problems.
         done: what the command does with records, as in "searched".
         missing_hint: added if there is nothing at a path.
         has_segments: whether a path may be a segment's log.

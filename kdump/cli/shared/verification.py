@@ -49,7 +49,6 @@ class Listed(Struct, frozen=True):
     """What there is to verify.
 
     Attributes:
-        request: the verification.
         directories: all log directories, also those without a selected partition.
     """
 
@@ -62,10 +61,7 @@ class Verification(Struct, frozen=True):
 
     Attributes:
         paths: the paths, as typed.
-        selection: which partitions of what the paths name.
-        level: how thorough to be.
         now_ms: the time to compare timestamps with.
-        config: the configuration options.
         is_strict: whether a warning counts as damage.
         largest_record_bytes: the limit for decoding records of compressed batches.
         with_statistics: whether the reports of partitions have statistics.

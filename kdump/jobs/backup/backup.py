@@ -55,9 +55,7 @@ def back_up(
     """Store what changed, and make a snapshot of everything.
 
     Args:
-        request: what to back up, and where to.
         clock_ms: tells the time, for the end of the run.
-        progress: shows how much is stored.
 
     Raises:
         UsageProblem: the directory of the repository has something else in it.

@@ -53,8 +53,6 @@ class FileToStore(Struct, frozen=True):
 
     Attributes:
         path: in its log directory.
-        source: where it is.
-        size_bytes: its size.
         needed_bytes: how much space that may take, as far as holes are known.
         known: pieces that its beginning may be, the most likely first.
         lost: those of them that are missing, and are stored again.
@@ -148,12 +146,7 @@ class StoredFiles(Struct, frozen=True):
 
 
 class BackupJob(Struct, frozen=True):
-    """Stores files.
-
-    Attributes:
-        where: the place of the repository.
-        now_ms: the current time.
-    """
+    """Stores files."""
 
     where: RepositoryPlace
     now_ms: int

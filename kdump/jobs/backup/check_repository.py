@@ -35,7 +35,6 @@ class PieceProblem(Struct, frozen=True):
     """A piece that is not as it was stored.
 
     Attributes:
-        what: what is wrong with it.
         is_damaged: whether it is there, and its bytes are lost.
     """
 
@@ -80,7 +79,6 @@ class RepositoryProblem(Struct, frozen=True):
 
     Attributes:
         path: the file in the repository.
-        what: what is wrong with it.
         snapshots: those that need it.
         files: in them, a few of those that cannot be restored.
         more_files: how many more.
@@ -271,7 +269,6 @@ def check_repository(
 
     Args:
         repository: locked to read, or with ``repair`` to remove.
-        progress: shows how much was read.
         repair: the lock with which damaged pieces get other names, so that a backup stores them
             again; None to change nothing.
 

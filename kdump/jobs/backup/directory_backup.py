@@ -44,12 +44,9 @@ class BackupRequest(Struct, frozen=True):
     """What to back up, and where to.
 
     Attributes:
-        repository: its place.
         log_dirs: with all partitions listed.
         host: the name of this machine.
         kdump: this version.
-        now_ms: the current time.
-        reading: how to read the log directories.
     """
 
     repository: RepositoryPlace
@@ -71,8 +68,6 @@ class BackupResult(Struct):
         unreadable: why there is no snapshot.
         unusable: why the files of earlier snapshots were read again.
         later: the snapshots with a time later than this one.
-        read_files: how many files were read.
-        read_bytes: how many bytes they have.
         files: how many there are.
         size_bytes: in them.
         added_bytes: how many the repository did not have.
@@ -236,9 +231,7 @@ class DirectoryBackup:
         """Store the documents of the directories; returns that of the log directory.
 
         Args:
-            partitions: how many there are.
             left_out: what the backup cannot have, by path, and why.
-            is_in_use: whether a broker was using the log directory.
         """
         with phase(f"storing the directories of {self.root}"):
             root = self._store_directories()

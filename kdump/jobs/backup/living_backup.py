@@ -130,8 +130,6 @@ class _StoredPartition(NamedTuple):
     """A partition that is stored.
 
     Attributes:
-        place: where it was found.
-        identity: of its directory.
         end: where what is stored of its log ends; None without a log.
         last_base_offset: of its last segment, which is never cleaned.
         left_out: what is not stored, by path, and why.
@@ -150,8 +148,6 @@ class _Reading(Struct):
     """A partition that is being stored.
 
     Attributes:
-        place: where it was found.
-        identity: of its directory.
         glimpse: its files, all at one moment.
         cleaned_to: where the cleaner had come to before that; None if its checkpoint has no such
             line.

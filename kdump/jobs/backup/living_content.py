@@ -95,8 +95,6 @@ def entries_before(kind: FileKind, data: bytes, base_offset: int, end: StoredEnd
     """The entries of an index that are of stored batches, up to the first that cannot be one.
 
     Args:
-        kind: of the index.
-        data: what it has.
         base_offset: of its segment.
         end: where that is cut.
     """

@@ -86,7 +86,6 @@ def prune(
         repository: where it can be written, too.
         rules: how many snapshots each of :data:`RULES` keeps.
         now_ms: the current time; later snapshots are kept, and take no place from others.
-        is_preview: whether nothing is to be removed.
 
     Raises:
         RepositoryError: a snapshot that is to be kept is damaged, another kdump uses the

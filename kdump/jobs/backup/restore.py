@@ -102,7 +102,6 @@ class RestoreResult(Struct):
         restored_bytes: in them.
         kept_files: how many an earlier run had written.
         unrestored: why files are missing.
-        is_complete: whether everything is there.
     """
 
     restored_files: int = 0

@@ -45,12 +45,7 @@ _ASK: Final = "name the snapshot to cut with --snapshot: 'kdump backup list' sho
 
 
 class RestoredMoment(Struct, frozen=True):
-    """How restored log directories were cut.
-
-    Attributes:
-        request: of the rewind.
-        found: what it removed.
-    """
+    """How restored log directories were cut."""
 
     request: RewindRequest
     found: Rewind
@@ -167,8 +162,6 @@ def cut_restored(
 
     Args:
         requests: whose files are complete.
-        now_ms: the current time.
-        options: of the engine.
 
     Raises:
         KdumpError: they cannot be cut; nothing was changed, or the next run continues.

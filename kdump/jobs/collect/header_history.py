@@ -34,8 +34,7 @@ class LastBatch(NamedTuple):
     """The last batch that was read, and what comes before it in its segment.
 
     Attributes:
-        base_offset: its first offset.
-        end_offset: after its last one.
+        end_offset: after its last offset.
         leader_epoch: -1 if it has none.
         offset_before: after the last offset of the batch before it, or the base of the segment; -1
             if damage is before it.
@@ -205,8 +204,6 @@ def read_headers(
 
     Args:
         following: the next one; None for the last.
-        sums: takes what the headers say.
-        on_damage: takes damage.
         transactions: takes the batches, too.
 
     Raises:

@@ -36,7 +36,6 @@ class PinningTransaction(Struct, frozen=True):
     """The open transaction at the first uncleanable offset.
 
     Attributes:
-        first_offset: where it begins.
         start_time_ms: timestamp of its first record; None if the batch is gone.
     """
 
@@ -92,11 +91,7 @@ class CleanerView(Struct, frozen=True):
 
 
 class Uncleanable(Struct, frozen=True):
-    """The cleaner fails on a log when it looks at it, and marks its partition as uncleanable.
-
-    Attributes:
-        refusal: why.
-    """
+    """The cleaner fails on a log when it looks at it, and marks its partition as uncleanable."""
 
     refusal: Refusal
 
@@ -109,8 +104,6 @@ class CleanerSplit(Split, frozen=True, kw_only=True):
     """A compacted partition.
 
     Attributes:
-        context: what loading depends on besides the partition.
-        topic: the configuration of its topic.
         cleaner_offset: from ``cleaner-offset-checkpoint``; None if it has no line.
     """
 

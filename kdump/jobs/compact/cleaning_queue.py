@@ -84,7 +84,6 @@ class QueuedPartition(Struct, frozen=True):
     """A compacted partition, as its broker's cleaner sees it.
 
     Attributes:
-        topic: the configuration of its topic.
         cleaner_offset: from ``cleaner-offset-checkpoint``; None if it has no line.
         checkpoint_line: where that line is.
         has_high_watermark: whether ``replication-offset-checkpoint`` has a line, or the log is

@@ -107,7 +107,6 @@ class Swapper(Struct):
 
     Attributes:
         directory: the directory as it was.
-        writing: how to write.
         is_first: whether the command has changed nothing yet in the directory.
     """
 

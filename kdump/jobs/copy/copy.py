@@ -60,9 +60,7 @@ class CopyRequest(Struct, frozen=True):
 
     Attributes:
         directory: the source, with the selected partitions listed.
-        target: the directory of the copy.
         words: what the journal says of the request: another run continues the same only.
-        dry_run: whether to preview only.
     """
 
     directory: LogDirectory
@@ -119,8 +117,6 @@ def copy_directory(
     """Copy, or preview it.
 
     Args:
-        request: what to copy, and where to.
-        progress: shows how much is copied.
         begun: is told what is to be copied, before the first byte is written.
 
     Raises:
@@ -191,7 +187,6 @@ class _Work(Struct):
     """What is left to do.
 
     Attributes:
-        result: so far.
         left: the splits of each directory that is not complete; those of the root under "".
         complete: the reports of the other directories.
         made: the files of earlier runs that stay and that the source does not have.

@@ -44,7 +44,6 @@ class CopiedFile(Struct, frozen=True):
 
     Attributes:
         path: in the copy.
-        source: where it is read from.
         size_bytes: its size in the copy.
         modified_ns: the modification time that it gets.
         hole_bytes: how much of it was never written, as far as known.
@@ -111,7 +110,6 @@ class CopyPlan(Struct):
     """What a copy has.
 
     Attributes:
-        directory: the log directory that is copied.
         partitions: its directories.
         root: the files in its root.
         left_out: what cannot be copied, by path, and why.

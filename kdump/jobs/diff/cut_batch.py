@@ -15,7 +15,6 @@ class CutBatch(Struct, frozen=True):
     Attributes:
         path: of the log.
         position: the byte at which the batch begins, and the log ends afterwards.
-        base_offset: its first offset.
     """
 
     path: str

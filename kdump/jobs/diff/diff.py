@@ -68,8 +68,6 @@ class ReplicaToCompare(Struct, frozen=True):
 
     Attributes:
         side: the number of its side.
-        path: the directory.
-        context: what loading it depends on.
         has_root: whether the files in the root of its log directory are known; otherwise the high
             watermark is not.
         cleaned_to: the first offset that the cleaner has not reached.

@@ -78,8 +78,6 @@ class CertifiedDirectory(Struct, frozen=True):
 
     Attributes:
         runs: what was erased in it.
-        searched_files: how many files were searched.
-        searched_bytes: how many bytes they have.
         overwritten_bytes: how many bytes of undo data were overwritten.
     """
 

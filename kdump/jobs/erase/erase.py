@@ -153,11 +153,7 @@ class EraseRequest(Struct, frozen=True):
 
 
 class SegmentErasure(Struct, frozen=True):
-    """What a segment loses.
-
-    Attributes:
-        amount: how much.
-    """
+    """What a segment loses."""
 
     base_offset: int
     amount: MatchedAmount

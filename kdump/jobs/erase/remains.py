@@ -70,7 +70,6 @@ class Remains(Struct, frozen=True):
     """A file in which something was found, or that cannot be searched.
 
     Attributes:
-        found: what was found.
         command: of the run, if the file is its undo data.
     """
 

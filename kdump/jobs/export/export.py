@@ -55,12 +55,10 @@ class ExportRequest(Struct, frozen=True):
     Attributes:
         targets: the partitions, each with the name of one, and no two of one.
         columns: of the files, by the names of the data source.
-        records: which offsets.
         to_time_ms: only records before this time.
         is_committed: leave out records of aborted and open transactions.
         with_control: export control records, too.
         largest_record_bytes: larger records of compressed batches are not decoded.
-        payloads: how keys and values become text.
         schemas: the absolute paths that were named for schemas, without symbolic links.
         sources: the absolute paths of the directories that were named, without symbolic links.
         selected: the globs that chose the targets, for the manifest.
@@ -146,7 +144,6 @@ class ExportedPartition(Struct, frozen=True):
     """A partition that was exported.
 
     Attributes:
-        planned: the partition.
         parts: its files, as the manifest has them.
     """
 

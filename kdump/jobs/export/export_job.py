@@ -55,7 +55,6 @@ class ReadProblem(Struct, frozen=True):
         path: the log.
         start: the first byte.
         end: the byte after the last one.
-        what: what is wrong.
         is_damage: whether they are damaged; if not, they were not decoded: over the limit.
     """
 
@@ -108,7 +107,6 @@ class ExportJob(Struct, frozen=True):
     """Writes files.
 
     Attributes:
-        directory: of the export.
         reading: which records and columns to read; one of them is the offset.
         columns: names of the columns to write, in the order of ``reading``.
     """

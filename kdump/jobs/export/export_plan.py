@@ -73,7 +73,6 @@ def plan_partition(
 
     Args:
         records: which offsets, and from which time on.
-        layout: how files are arranged.
         is_committed: end at the last stable offset.
         schemas: the fingerprint of those that payloads are decoded with.
 

@@ -31,7 +31,6 @@ class GrepRequest(Struct, frozen=True):
 
     Attributes:
         targets: the partitions, in order.
-        job: how to search a split.
         records: which offsets, and from which time on.
         most: stop after so many records in total; None for no limit.
         once_a_file: stop searching a file after its first match.

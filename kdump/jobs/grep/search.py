@@ -93,8 +93,6 @@ class GrepJob(Struct, frozen=True):
     """Searches splits.
 
     Attributes:
-        patterns: which records to find.
-        shown: what to show of them.
         times: also restricts the records, by time only.
         is_committed: leave out records of aborted and open transactions.
         most: stop after so many records of a split; None for no limit.

@@ -59,7 +59,6 @@ class CoordinatorPart(Struct, frozen=True):
     """What a part of the log of a coordinator adds up to.
 
     Attributes:
-        records: the latest records.
         damage: between its batches; none if it reaches up to the end of a split before the last.
         end: byte after the last batch or damage.
         last_batch: where the last valid batch ends; :data:`~kdump.log.replicas.EMPTY` without one.

@@ -75,7 +75,6 @@ def described_partitions(
 
     Args:
         select: as for :func:`~kdump.log.directory.read_log_directory`.
-        describe: describes each partition.
         in_workers: whether workers may do it, which pickles the descriptions.
 
     Returns:
@@ -102,7 +101,6 @@ def describe_places(
     """Describe partitions of a log directory that was read without them.
 
     Args:
-        describe: describes each partition.
         what: this does, for progress.
         in_workers: as for :func:`described_partitions`.
         keep_entries: whether ``describe`` needs the entries of each directory.

@@ -185,7 +185,6 @@ def partition_row(
     Args:
         partition: as it is listed.
         log_directory: around it; None if that cannot be read.
-        problems: takes what cannot be read.
     """
     loaded = loaded_or_reported(partition, problems)
     path = partition.path

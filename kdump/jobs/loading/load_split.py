@@ -22,8 +22,6 @@ class LoadSplit(Split, frozen=True, kw_only=True):
 
     Attributes:
         name: the name of its directory, which tells which partition it is.
-        policy: what to do with damaged data.
-        context: what loading depends on besides the partition.
         is_preview: whether the result is only shown, so that large content of files is left out.
     """
 

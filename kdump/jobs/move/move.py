@@ -80,7 +80,6 @@ def carry_out(
         moves: of partitions between ``directories``, which are locked and clean.
         directories: as they were read after locking.
         writing: how to write; a dry run previews all batches as one.
-        progress: shows how much was copied.
     """
     run = _Run({each.path: each for each in directories}, writing, progress)
     run.result.left = [(each, each.refusal) for each in moves if each.refusal is not None]
@@ -119,9 +118,6 @@ class _Run(Struct):
 
     Attributes:
         directories: as they are now.
-        writing: how to write.
-        progress: shows how much was copied.
-        result: so far.
     """
 
     directories: dict[Location, LogDirectory]

@@ -22,7 +22,6 @@ class Problem(Struct, frozen=True):
 
     Attributes:
         path: of the file or directory.
-        what: what is wrong.
         is_damage: whether the data is damaged; otherwise it could not be read.
     """
 

@@ -11,11 +11,7 @@ from kdump.storage.location import Location
 
 
 class Unreadable(Struct, frozen=True):
-    """A file of a partition that could not be read.
-
-    Attributes:
-        what: the error.
-    """
+    """A file of a partition that could not be read."""
 
     path: str
     what: str

@@ -89,7 +89,6 @@ class RewindRequest(Struct, frozen=True):
         time_ms: the moment; None if there are offsets.
         offsets: where partitions are to end; others are not cut. None if there is a moment.
         excluded: directories of partitions that are left unchanged.
-        large_content: where large new content of files is put.
     """
 
     directories: Sequence[LogDirectory]
@@ -128,11 +127,7 @@ class RewoundReplica(Struct, frozen=True):
 
 
 class DirectoryRewind(Struct, frozen=True):
-    """What a log directory becomes.
-
-    Attributes:
-        target: its target state.
-    """
+    """What a log directory becomes."""
 
     directory: LogDirectory
     target: TargetDirectory

@@ -70,8 +70,6 @@ class FactsSplit(Split, frozen=True, kw_only=True):
 
     Attributes:
         key: the partition.
-        load: how to load it.
-        moment: where it is to end.
     """
 
     key: TopicPartition
@@ -95,7 +93,6 @@ class EarlierRunSplit(Split, frozen=True, kw_only=True):
     """A log that is longer than another replica.
 
     Attributes:
-        load: how to load it.
         ends: where shorter replicas end.
         topics: names by id, where these are needed.
     """
@@ -139,7 +136,6 @@ class ShareStatesSplit(Split, frozen=True, kw_only=True):
     """A log of ``__share_group_state``.
 
     Attributes:
-        load: how to load it.
         log_start_offset: where it begins.
         end: batches from there on are left out; None leaves out none.
     """
@@ -201,7 +197,6 @@ class RewindSplit(Split, frozen=True, kw_only=True):
     """A log to cut.
 
     Attributes:
-        load: how to load it.
         cut: no offset at or after it is kept; None to cut nothing.
         time_ms: records that are not later are counted.
         compared_from: the first offset that is compared with other replicas.

@@ -26,8 +26,6 @@ class BatchesReader(Struct, frozen=True):
     """Reads batches.
 
     Attributes:
-        options: what to read, and how.
-        columns: to return.
         skips_unreadable: whether what cannot be read is logged and left out.
     """
 

@@ -65,7 +65,6 @@ class FindingsReader(Struct, frozen=True):
 
     Attributes:
         options: what to verify, and how much.
-        columns: to return.
     """
 
     options: TableOptions

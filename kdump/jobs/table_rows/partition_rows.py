@@ -45,11 +45,7 @@ _RANK: Final = "is_most_advanced"
 
 
 class ListingReader(Struct, frozen=True):
-    """Reads a table about single partitions.
-
-    Attributes:
-        columns: to return.
-    """
+    """Reads a table about single partitions."""
 
     options: TableOptions
     columns: tuple[TableColumn, ...]

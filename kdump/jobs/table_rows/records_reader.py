@@ -23,9 +23,6 @@ class RecordsReader(Struct, frozen=True):
     """Reads records.
 
     Attributes:
-        options: what to read, and how.
-        columns: to return.
-        payloads: how keys and values become text.
         skips_unreadable: whether what cannot be read is logged and left out.
         reads: how many small files to read at the same time before they are needed.
     """

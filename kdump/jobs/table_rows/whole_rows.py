@@ -55,7 +55,6 @@ class WholeSplit(Struct, frozen=True):
     """All that a table is about.
 
     Attributes:
-        options: what to read.
         directories: the log directories, as the driver found them: where a path leads depends on
             the current directory, and workers have another.
     """
@@ -79,11 +78,7 @@ class WholeSplit(Struct, frozen=True):
 
 
 class WholeReader(Struct, frozen=True):
-    """Reads a table about all log directories together.
-
-    Attributes:
-        columns: to return.
-    """
+    """Reads a table about all log directories together."""
 
     options: TableOptions
     columns: tuple[TableColumn, ...]

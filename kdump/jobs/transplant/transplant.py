@@ -56,7 +56,6 @@ class TransplantRequest(Struct, frozen=True):
         partition: likewise.
         topic_id: in the target; None to look it up in the target's metadata.
         leader_epoch: of the partition in the target; likewise.
-        open_transactions: what to do with open transactions.
     """
 
     source: Partition

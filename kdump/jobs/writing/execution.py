@@ -34,8 +34,6 @@ class Writing(Struct, frozen=True):
 
     Attributes:
         command: its name, which the list of undo data shows.
-        dry_run: whether it previews only.
-        keep_undo: whether it keeps undo data.
         overwrites: whether it overwrites what it replaces, where it keeps no undo data.
         is_first: whether it has changed nothing before, for messages.
         done: what it has changed so far, also in earlier rounds: each log directory with a sentence

@@ -70,14 +70,12 @@ class SourceReading(Struct, frozen=True):
     """How splits are read; can be pickled.
 
     Attributes:
-        columns: to return.
         filters: which records, apart from the offsets of a split.
         mode: what to do about damaged bytes.
         is_committed: leave out records of aborted and open transactions.
         with_control: return control records, too.
         largest_record_bytes: larger records of compressed batches are not decoded; ``mode`` treats
             them as damage.
-        payloads: how keys and values become text.
         has_labels: return texts that many records share as dictionaries.
     """
 

@@ -61,7 +61,6 @@ class Rows:
     """Records of one segment, in order; columns have shape (n,).
 
     Attributes:
-        origin: where they come from.
         batches: the batches that hold them.
         batch: of each record, the row of its batch.
         offset: absolute.
@@ -72,7 +71,6 @@ class Rows:
         value: builds the values, as a binary array.
         headers: builds the headers, as an array of lists.
         headers_at: gives those of a row; None if no record has any.
-        payloads: how keys and values become text.
     """
 
     origin: RecordOrigin

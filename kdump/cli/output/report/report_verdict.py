@@ -46,7 +46,6 @@ class CodeSummary(Struct, frozen=True):
     Attributes:
         severity: of the findings, as a word.
         meaning: what is wrong, in a few words.
-        count: how many findings there are.
         files: in how many files.
         places: the first of them, with what is wrong there.
         paragraphs: the explanation: what it means, what a broker does, what to do first.
