@@ -44,10 +44,10 @@ class SourceColumn(TableColumn, frozen=True):
     """A column about records.
 
     Attributes:
-        make: builds the column for some records; None for the column about damage.
+        is_of_damage: whether it says what is wrong with damaged bytes.
     """
 
-    make: Callable[[Rows], pa.Array] | None = None
+    is_of_damage: bool = False
 
 
 def _repeated(value: Any, arrow_type: pa.DataType, count: int) -> pa.Array:
@@ -68,63 +68,11 @@ def _labels(number: Numbers, texts: Sequence[str | None]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
 
 
-def _key(rows: Rows) -> pa.Array:
-    return rows.key()
-
-
-def _value(rows: Rows) -> pa.Array:
-    return rows.value()
-
-
-def _key_text(rows: Rows) -> pa.Array:
-    return rows.key_texts.column
-
-
-def _value_text(rows: Rows) -> pa.Array:
-    return rows.value_texts.column
-
-
-def _key_problem(rows: Rows) -> pa.Array:
-    return _reasons(rows.key_texts.problems, rows.count)
-
-
-def _value_problem(rows: Rows) -> pa.Array:
-    return _reasons(rows.value_texts.problems, rows.count)
-
-
 def _reasons(problems: Mapping[int, str], count: int) -> pa.Array:
     if not problems:
         return pa.nulls(count, pa.string())
     type_ = pa.string()
     return pa.array([arrow_value(problems.get(row), type_) for row in range(count)], type_)
-
-
-def _topic(rows: Rows) -> pa.Array:
-    return _repeated_text(rows.origin.topic, rows.count)
-
-
-def _partition(rows: Rows) -> pa.Array:
-    return _repeated(rows.origin.partition, pa.int32(), rows.count)
-
-
-def _segment(rows: Rows) -> pa.Array:
-    return _repeated_text(rows.origin.segment, rows.count)
-
-
-def _log_dir(rows: Rows) -> pa.Array:
-    return _repeated_text(rows.origin.log_dir, rows.count)
-
-
-def _offset(rows: Rows) -> pa.Array:
-    return pa.array(rows.offset, pa.int64())
-
-
-def _timestamp(rows: Rows) -> pa.Array:
-    return timestamps(rows.timestamp)
-
-
-def _timestamp_ms(rows: Rows) -> pa.Array:
-    return pa.array(rows.timestamp, pa.int64())
 
 
 def _of_each(of_batch: Numbers, rows: Rows) -> Numbers:
@@ -141,10 +89,6 @@ def _timestamp_type(rows: Rows) -> pa.Array:
     return pa.array(_of_each(of_batch, rows), pa.int32())
 
 
-def _headers_column(rows: Rows) -> pa.Array:
-    return rows.headers()
-
-
 def _of_batch(of_batch: Column, rows: Rows, number_type: pa.DataType) -> pa.Array:
     """A number of each record's batch; null where Kafka has -1."""
     # Few batches are converted faster than many records.
@@ -158,22 +102,6 @@ def _numbers(values: Numbers, number_type: pa.DataType) -> pa.Array:
     if is_none.all():
         return pa.nulls(len(values), number_type)
     return pa.array(values, number_type, mask=is_none if is_none.any() else None)
-
-
-def _leader_epoch(rows: Rows) -> pa.Array:
-    return _of_batch(rows.batches.partition_leader_epoch, rows, pa.int32())
-
-
-def _producer_id(rows: Rows) -> pa.Array:
-    return _of_batch(rows.batches.producer_id, rows, pa.int64())
-
-
-def _producer_epoch(rows: Rows) -> pa.Array:
-    return _of_batch(rows.batches.producer_epoch, rows, pa.int32())
-
-
-def _sequence(rows: Rows) -> pa.Array:
-    return _numbers(rows.sequence, pa.int32())
 
 
 def _transaction_state(rows: Rows) -> pa.Array:
@@ -198,10 +126,6 @@ def _control_name(key: bytes | None, value: bytes | None) -> str:
         return "UNKNOWN"
 
 
-def _magic(rows: Rows) -> pa.Array:
-    return _of_batch(rows.batches.magic, rows, pa.int32())
-
-
 def _codec(rows: Rows) -> pa.Array:
     ids = np.minimum(rows.batches.attributes & record_batch.CODEC_MASK, len(Codec))
     return _labels(_of_each(ids.astype(np.int32), rows), _CODEC_LABELS)
@@ -211,110 +135,111 @@ _CODEC_LABELS: Final = (*(codec.label for codec in sorted(Codec)), "unknown")
 """By the numbers of codecs, which are without gaps; a dictionary has each text once."""
 
 
-def _batch_position(rows: Rows) -> pa.Array:
-    return pa.array(rows.batches.position[rows.batch], pa.int64())
-
-
-def _column(
-    name: str,
-    arrow_type: pa.DataType,
-    make: Callable[[Rows], pa.Array],
-    what: str,
-    *,
-    is_default: bool = True,
-) -> SourceColumn:
-    return SourceColumn(name, arrow_type, what, is_default, make)
-
-
 COLUMNS: Final = (
-    _column("key", pa.binary(), _key, "The key, as it is in the log."),
-    _column("value", pa.binary(), _value, "The value, as it is in the log."),
-    _column(
+    SourceColumn("key", pa.binary(), "The key, as it is in the log."),
+    SourceColumn("value", pa.binary(), "The value, as it is in the log."),
+    SourceColumn(
         "topic",
         pa.string(),
-        _topic,
         "From the name of the directory; null if that is not the name of a partition.",
     ),
-    _column("partition", pa.int32(), _partition, "Likewise."),
-    _column("offset", pa.int64(), _offset, "Its offset."),
-    _column(
+    SourceColumn("partition", pa.int32(), "Likewise."),
+    SourceColumn("offset", pa.int64(), "Its offset."),
+    SourceColumn(
         "timestamp",
         TIMESTAMP,
-        _timestamp,
         "One millisecond before 1970 for records of magic 0, which have none, as in Spark's"
         " source; null for a time that the type cannot hold.",
     ),
-    _column(
-        "timestampType", pa.int32(), _timestamp_type, "0 CreateTime, 1 LogAppendTime, -1 none."
-    ),
-    _column(
+    SourceColumn("timestampType", pa.int32(), "0 CreateTime, 1 LogAppendTime, -1 none."),
+    SourceColumn(
         SPARK_HEADERS,
         HEADERS_TYPE,
-        _headers_column,
         "With `includeHeaders`, or when named; null for none.",
         is_default=False,
     ),
-    _column("leaderEpoch", pa.int32(), _leader_epoch, "Null in magic 0 and 1."),
-    _column("producerId", pa.int64(), _producer_id, "Null without an idempotent producer."),
-    _column("producerEpoch", pa.int32(), _producer_epoch, "Likewise."),
-    _column("sequence", pa.int32(), _sequence, "Likewise."),
-    _column(
+    SourceColumn("leaderEpoch", pa.int32(), "Null in magic 0 and 1."),
+    SourceColumn("producerId", pa.int64(), "Null without an idempotent producer."),
+    SourceColumn("producerEpoch", pa.int32(), "Likewise."),
+    SourceColumn("sequence", pa.int32(), "Likewise."),
+    SourceColumn(
         TRANSACTION_STATE,
         pa.string(),
-        _transaction_state,
         "`committed`, `aborted`, `open`; null outside of transactions.",
     ),
-    _column(
+    SourceColumn(
         "controlType",
         pa.string(),
-        _control_type,
         "`COMMIT`, `ABORT` and others; null for data.",
     ),
-    _column("magic", pa.int32(), _magic, "Of the batch."),
-    _column("codec", pa.string(), _codec, "Of the batch."),
-    _column("segment", pa.string(), _segment, "The file."),
-    _column("batchPosition", pa.int64(), _batch_position, "The byte where the batch begins."),
-    _column(
+    SourceColumn("magic", pa.int32(), "Of the batch."),
+    SourceColumn("codec", pa.string(), "Of the batch."),
+    SourceColumn("segment", pa.string(), "The file."),
+    SourceColumn("batchPosition", pa.int64(), "The byte where the batch begins."),
+    SourceColumn(
         "key_text",
         pa.string(),
-        _key_text,
         "The key as text, decoded with `keyFormat`, or UTF-8 without it; null if it has none.",
         is_default=False,
     ),
-    _column(
+    SourceColumn(
         "value_text",
         pa.string(),
-        _value_text,
         "The value as text, decoded with `valueFormat`, or UTF-8 without it; null if it has none.",
         is_default=False,
     ),
-    _column(
+    SourceColumn(
         KEY_PROBLEM,
         pa.string(),
-        _key_problem,
         "Why the key has no text; null if it has one, or is null.",
         is_default=False,
     ),
-    _column(VALUE_PROBLEM, pa.string(), _value_problem, "Likewise the value.", is_default=False),
-    _column(
+    SourceColumn(VALUE_PROBLEM, pa.string(), "Likewise the value.", is_default=False),
+    SourceColumn(
         "log_dir",
         pa.string(),
-        _log_dir,
         "The log directory, as it was named.",
         is_default=False,
     ),
 )
 """All columns about records, in order."""
 
-TIMESTAMP_MS: Final = _column(
-    "timestamp_ms", pa.int64(), _timestamp_ms, "Epoch milliseconds; -1 for none."
-)
+TIMESTAMP_MS: Final = SourceColumn("timestamp_ms", pa.int64(), "Epoch milliseconds; -1 for none.")
 """Takes the place of ``timestamp`` where times are numbers: it holds every time of a log."""
+
+
+_MAKERS: Final[Mapping[str, Callable[[Rows], pa.Array]]] = {
+    "key": lambda rows: rows.key(),
+    "value": lambda rows: rows.value(),
+    "topic": lambda rows: _repeated_text(rows.origin.topic, rows.count),
+    "partition": lambda rows: _repeated(rows.origin.partition, pa.int32(), rows.count),
+    "offset": lambda rows: pa.array(rows.offset, pa.int64()),
+    "timestamp": lambda rows: timestamps(rows.timestamp),
+    "timestampType": _timestamp_type,
+    SPARK_HEADERS: lambda rows: rows.headers(),
+    "leaderEpoch": lambda rows: _of_batch(rows.batches.partition_leader_epoch, rows, pa.int32()),
+    "producerId": lambda rows: _of_batch(rows.batches.producer_id, rows, pa.int64()),
+    "producerEpoch": lambda rows: _of_batch(rows.batches.producer_epoch, rows, pa.int32()),
+    "sequence": lambda rows: _numbers(rows.sequence, pa.int32()),
+    TRANSACTION_STATE: _transaction_state,
+    "controlType": _control_type,
+    "magic": lambda rows: _of_batch(rows.batches.magic, rows, pa.int32()),
+    "codec": _codec,
+    "segment": lambda rows: _repeated_text(rows.origin.segment, rows.count),
+    "batchPosition": lambda rows: pa.array(rows.batches.position[rows.batch], pa.int64()),
+    "key_text": lambda rows: rows.key_texts.column,
+    "value_text": lambda rows: rows.value_texts.column,
+    KEY_PROBLEM: lambda rows: _reasons(rows.key_texts.problems, rows.count),
+    VALUE_PROBLEM: lambda rows: _reasons(rows.value_texts.problems, rows.count),
+    "log_dir": lambda rows: _repeated_text(rows.origin.log_dir, rows.count),
+    "timestamp_ms": lambda rows: pa.array(rows.timestamp, pa.int64()),
+}
+"""Builds each column for some records."""
 
 
 def corrupt_record_column(name: str) -> SourceColumn:
     """The column that says what is wrong, in a row for damaged bytes."""
-    return SourceColumn(name, pa.string(), "What is wrong with damaged bytes.")
+    return SourceColumn(name, pa.string(), "What is wrong with damaged bytes.", is_of_damage=True)
 
 
 def columns_named(names: Sequence[str], corrupt_column: str | None) -> tuple[SourceColumn, ...]:
@@ -353,9 +278,9 @@ def record_table(rows: Rows, columns: Sequence[SourceColumn], schema: pa.Schema)
 
 
 def _made(column: SourceColumn, rows: Rows, arrow_type: pa.DataType) -> pa.Array:
-    if column.make is None:
+    if column.is_of_damage:
         return pa.nulls(rows.count, arrow_type)
-    made = column.make(rows)
+    made = _MAKERS[column.name](rows)
     return made.dictionary_decode() if made.type == LABEL != arrow_type else made
 
 
@@ -385,7 +310,7 @@ def damage_table(
         "batchPosition": position,
     }
     arrays = [
-        pa.array([what if column.make is None else known.get(column.name)], arrow_type)
+        pa.array([what if column.is_of_damage else known.get(column.name)], arrow_type)
         for column, arrow_type in zip(columns, schema.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
