@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kdump.jobs.table_rows.source_schemas import read_payloads
+from kdump.jobs.table_rows.records_reader import read_payloads
 from kdump.tables.kafka_log.options import parse_options
 from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
 from kdump.tables.kafka_log.reader import SourceReading
