@@ -69,7 +69,6 @@ class ChangedDirectory(Struct, frozen=True):
     """Makes the records of one directory of a plan.
 
     Attributes:
-        plan: the operations in the directory.
         prefix: that paths in it begin with.
         staged: path of the new content of each operation that has any.
     """

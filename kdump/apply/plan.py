@@ -85,11 +85,8 @@ class Plan:
     marker.
 
     Attributes:
-        partitions: the partitions that change.
-        root: operations in the log directory itself.
         early_removals: files that can be deleted before anything else if the disk is full: leftover
             files, then those of :attr:`TargetDirectory.early_removals`.
-        changes: directories that are created, renamed or removed.
         needs_undo: as in :class:`TargetDirectory`.
     """
 

@@ -263,8 +263,6 @@ class UnfinishedCopy:
         """Give a complete file its name.
 
         Args:
-            temporary: where it is.
-            file: its path in the copy.
             source: how its source was.
             is_made: whether the source does not have it.
         """

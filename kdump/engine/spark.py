@@ -303,7 +303,6 @@ def _done(
 
     Args:
         work: gives the result of a split.
-        answers: takes it.
         origin: the current directory of the driver.
         reads: how many small files to read at the same time before.
     """

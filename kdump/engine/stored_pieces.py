@@ -23,11 +23,7 @@ from kdump.storage.local_disk import local
 
 
 class StoredPiece(Struct, frozen=True):
-    """Where a piece is.
-
-    Attributes:
-        start: its first byte.
-    """
+    """Where a piece is."""
 
     path: str
     start: int
@@ -66,11 +62,7 @@ def _storing(folder: str) -> Iterator[None]:
 
 
 class MapToFiles(Struct, Generic[SplitT, ResultT, PieceT], frozen=True):
-    """The map step of a shuffle, which stores the pieces.
-
-    Attributes:
-        folder: where to store the pieces.
-    """
+    """The map step of a shuffle, which stores the pieces."""
 
     job: ShuffleJob[SplitT, ResultT, PieceT, Any]
     buckets: int

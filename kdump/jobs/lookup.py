@@ -67,11 +67,7 @@ class Question(Struct, frozen=True):
 
 
 class LookupRequest(Struct, frozen=True):
-    """What to look up, and where.
-
-    Attributes:
-        question: the same for all of them.
-    """
+    """What to look up, and where."""
 
     directories: Sequence[LogDirectory]
     selection: PartitionSelection
@@ -120,7 +116,6 @@ class LookupAnswer(Struct, frozen=True):
         last_stable_offset: None if it was not asked for.
         bound: the offset that an answer for a time stays below; None for an offset.
         unused_indexes: names of indexes that are missing or wrong, and were not used.
-        notes: what else there is to know, a sentence each.
         losses: that records are missing at the end of the log, and why, a sentence each.
         malformed: small files that are malformed, each with what is wrong.
         is_lost: whether damage is where the offset was that was looked up.

@@ -170,7 +170,6 @@ class PartResult(Struct, frozen=True):
     """The result of repairing a part of a partition.
 
     Attributes:
-        target: what was to be repaired.
         outcome: the repaired files, or why there are none.
     """
 

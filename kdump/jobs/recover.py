@@ -183,8 +183,6 @@ class DirectoryRecovery(Struct, frozen=True):
     """What a log directory becomes.
 
     Attributes:
-        directory: the directory as it is.
-        partitions: the selected partitions.
         findings: about the directory itself.
         others: logs that are damaged as well, which shows if the marker goes.
     """

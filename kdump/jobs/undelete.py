@@ -71,7 +71,6 @@ class UndeleteOutcome(Struct, frozen=True):
     """The result for one log directory.
 
     Attributes:
-        candidates: the selected directories, by partition.
         ends: of their logs, by name of the directory.
         others: logs in use that are damaged as well, which shows now that the marker goes.
     """

@@ -264,11 +264,7 @@ def _read_seen(
     read: Callable[[Any], Iterator[pa.RecordBatch]],
     names: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of splits, on a worker.
-
-    Args:
-        names: of the columns.
-    """
+    """The batches of splits, on a worker."""
     keep_freed_memory()
     try:
         for split, sights in seen:

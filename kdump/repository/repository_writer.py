@@ -79,7 +79,6 @@ def unneeded_pieces(
     """Yield the pieces that are not needed, and their ages in seconds.
 
     Args:
-        place: of the repository.
         needed: SHA-256 of those that are.
 
     Raises:
@@ -97,7 +96,6 @@ class RepositoryWriter:
     """A repository that is locked and written to.
 
     Attributes:
-        where: the place that it is in.
         repository: for reading.
         earlier: the files that a run without a snapshot has stored, by log directory and path.
     """

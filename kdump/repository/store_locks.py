@@ -85,8 +85,6 @@ class StoreLock:
         """Prepare a lock; nothing is written yet.
 
         Args:
-            location: of the repository.
-            writer: of its bucket.
             kind: what it is for.
         """
         self._location = location

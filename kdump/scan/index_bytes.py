@@ -38,7 +38,6 @@ def read_index(
     was copied.
 
     Args:
-        entry_bytes: the size of an entry.
         used_bytes: how many bytes come before the padding; None if the padding has to be read.
 
     Raises:

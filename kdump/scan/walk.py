@@ -43,7 +43,6 @@ class MessageSet(Struct, frozen=True):
     """A batch of magic 0 or 1 and its messages: the batch itself, or the set compressed in it.
 
     Attributes:
-        window: with this one batch.
         messages: up to the first damaged one.
         problem: why the messages ended early.
     """

@@ -62,7 +62,6 @@ class Caller(NamedTuple):
     Attributes:
         host: the address of this server that the client reached, for it to come back to.
         port: likewise.
-        peer: the address of the client.
     """
 
     host: str

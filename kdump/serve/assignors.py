@@ -21,7 +21,6 @@ class Subscriber(Struct, frozen=True):
 
     Attributes:
         topics: it may have partitions of these.
-        had: the partitions that it was to have before.
     """
 
     member_id: str

@@ -30,7 +30,6 @@ class FoundGroups(Struct, frozen=True):
 
     Attributes:
         report: as ``kdump groups`` has it.
-        groups: by name.
     """
 
     report: GroupsReport

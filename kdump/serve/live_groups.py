@@ -35,9 +35,6 @@ class LiveGroups(Struct):
     """The groups that have, or had, members here.
 
     A group without members can be joined by either protocol.
-
-    Attributes:
-        by_id: by name.
     """
 
     by_id: dict[str, ClassicGroup | ConsumerGroup] = field(default_factory=dict)

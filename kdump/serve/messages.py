@@ -47,7 +47,6 @@ class Request(NamedTuple):
     """A decoded request.
 
     Attributes:
-        api_key: the number of its API.
         correlation_id: repeated in the response.
         client_id: what the client calls itself.
         body: of a class of ``kio``; None if the version is not one that is answered.

@@ -62,7 +62,6 @@ class ServedPartition(Struct, frozen=True):
     """A partition.
 
     Attributes:
-        number: of the partition.
         log: its replica; None if there is none here.
         registration: what the cluster's metadata says of it; None if it says nothing.
     """
@@ -100,9 +99,7 @@ class ServedCluster:
 
     Attributes:
         cluster_id: None if the log directories do not say.
-        topics: by name.
         image: the cluster's metadata; None if there is none.
-        settings: of the one node.
         directories: all that were named.
         not_chosen: how many replicas are not served, because another one of the partition is.
         other_topics: replicas of topics whose name another topic has, by the cluster's metadata if

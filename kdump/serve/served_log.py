@@ -66,7 +66,6 @@ class FetchedBatches(Struct, frozen=True):
     """Batches as they are stored.
 
     Attributes:
-        records: the batches.
         next_offset: where a client goes on.
         aborted: for a reader of committed records, the producers whose batches are not to be
             shown, each with the offset from which on; None for any other reader.
@@ -430,12 +429,9 @@ class _Taken(Struct):
     """The batches of a fetch, with the number of the segment that they are in.
 
     Attributes:
-        max_bytes: how much may be taken.
         at_least_one: whether the first batch may be larger.
-        files: closes the logs.
         logs: by the number of the segment: another file may have the name by the time it is read.
         modified_ns: when each was written last, before its batches were verified.
-        parts: the batches.
         lost_end: the end of the offsets that damage or a wrong header leaves without a batch; None
             if there is a batch.
         written: the segment to which a broker appends now and then: it is read, not sent.

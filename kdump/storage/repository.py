@@ -107,11 +107,7 @@ def later_than_now(names: Sequence[str]) -> str:
 
 
 class Repository(Struct, frozen=True):
-    """A repository, for reading.
-
-    Attributes:
-        path: its directory.
-    """
+    """A repository, for reading."""
 
     path: Location
 

@@ -37,7 +37,6 @@ class Spooled(Struct, frozen=True):
 
     Attributes:
         name: of the compressed archive, as it was given.
-        location: the plain archive.
         file: keeps it open.
         path: its name, if it has one.
         damage: why it is not whole; None if it is.
@@ -161,7 +160,6 @@ def _require_space(name: str, folder: Path, needed_bytes: int) -> None:
     """Refuse to fill a disk.
 
     Args:
-        name: of the archive.
         needed_bytes: what will be needed at least.
     """
     if not folder.is_dir():

@@ -102,11 +102,7 @@ class OpenObject(Struct, frozen=True):
 
 
 class StoreConnection:
-    """A file system of pyarrow, and the path of the store's root in it.
-
-    Attributes:
-        counter: counts the requests of this process.
-    """
+    """A file system of pyarrow, and the path of the store's root in it."""
 
     def __init__(self, root_uri: str, name: str) -> None:
         """Prepare a connection, which is made when it is first needed.

@@ -39,7 +39,6 @@ class Member(NamedTuple):
     """Anything that has a name in an archive.
 
     Attributes:
-        entry: what a listing says of it.
         pieces: where the bytes of a file are.
     """
 

@@ -154,7 +154,6 @@ def named_columns(
 
     Args:
         names: in the order to return.
-        columns: to choose from.
         whose: the table, for messages.
 
     Raises:

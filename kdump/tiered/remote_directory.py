@@ -29,7 +29,6 @@ class RemoteDirectory(RootedStorage):
     """Remote partitions; the root is ``/``, a partition ``/TOPIC-PARTITION``.
 
     Attributes:
-        remote: the directory of all remote partitions.
         named: how the user named it.
         elsewhere: partitions that are left out, because they have a local directory.
         made: differs between two views of the same place: it may have changed meanwhile.

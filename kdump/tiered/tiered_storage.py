@@ -44,8 +44,6 @@ class TieredStorage(Struct, frozen=True):
     Which remote segments there are is found out once in each process.
 
     Attributes:
-        base: where the log directories are.
-        remote: the directory of all remote partitions.
         log_dirs: the log directories, which may have ``__remote_log_metadata``.
         made: differs between two views of the same places: they may have changed meanwhile.
     """

@@ -19,7 +19,6 @@ def out_option(what: str, *, required: bool = True) -> Callable[[Command], Comma
 
     Args:
         what: what the command writes there, as in "Write the document".
-        required: whether it must be given.
     """
     return option_group(
         "out",

@@ -24,7 +24,6 @@ class PayloadArguments(Struct, frozen=True):
 
     Attributes:
         key: the format of keys; None if it was not given.
-        value: the format of values.
         schemas: where schemas are; empty to look for the registry's topic.
     """
 

@@ -44,11 +44,7 @@ repair_options: Final = writing_options(
 
 
 def freeing_options(*, verbose: str) -> Callable[[Command], Command]:
-    """Add the options of commands that free space, as the argument ``repair``.
-
-    Args:
-        verbose: help of ``--verbose``.
-    """
+    """Add the options of commands that free space, as the argument ``repair``."""
     return writing_options(
         verbose=verbose,
         undo="Keep undo data for kdump undo (default: off). No space is freed until it is "

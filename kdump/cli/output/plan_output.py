@@ -214,7 +214,6 @@ class PlanPage(Struct, frozen=True):
 
     Attributes:
         notices: objects for programs.
-        lines: for people.
         summary: the object that ends the output for programs.
     """
 

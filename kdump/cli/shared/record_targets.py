@@ -122,7 +122,6 @@ def one_of_each(
     """Choose among replicas, and say that others are left out.
 
     Args:
-        found: of any partitions.
         diagnostics: takes the replicas that cannot be read: they may be better.
         done: what the command does with records, as in "searched".
         hint: what to do to have the others, too.

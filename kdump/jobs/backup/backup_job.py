@@ -52,7 +52,6 @@ class FileToStore(Struct, frozen=True):
     """A file that has to be read.
 
     Attributes:
-        path: in its log directory.
         needed_bytes: how much space that may take, as far as holes are known.
         known: pieces that its beginning may be, the most likely first.
         lost: those of them that are missing, and are stored again.
@@ -134,7 +133,6 @@ class StoredFiles(Struct, frozen=True):
 
     Attributes:
         files: in the order of the split; None for one that cannot be read.
-        unreadable: why files were not stored.
         changed: the paths of files that a broker changed while they were read.
         unwritable: why the job ended: the repository cannot be written.
     """

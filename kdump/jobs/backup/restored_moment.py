@@ -160,9 +160,6 @@ def cut_restored(
 ) -> RestoredMoment:
     """Cut restored log directories at their moment, all together; no broker starts on them yet.
 
-    Args:
-        requests: whose files are complete.
-
     Raises:
         KdumpError: they cannot be cut; nothing was changed, or the next run continues.
         OSError: the disk fails.

@@ -178,11 +178,7 @@ def _claim_of_offset(topic: str, number: int, offset: CommittedOffset | None) ->
 
 
 class ClaimsSplit(Split, frozen=True, kw_only=True):
-    """A partition of an internal topic.
-
-    Attributes:
-        partition: as it is listed.
-    """
+    """A partition of an internal topic."""
 
     partition: Partition
     key: TopicPartition
@@ -194,7 +190,6 @@ class PartitionClaims(Struct, frozen=True):
     Attributes:
         claims: each once.
         producer_id: the highest; None if there is none.
-        problems: what could not be read.
     """
 
     claims: tuple[Claim, ...]

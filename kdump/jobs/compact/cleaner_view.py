@@ -51,7 +51,6 @@ class TornTail(Struct, frozen=True):
     Attributes:
         file: name of the log.
         position: of the first byte.
-        size_bytes: how many there are.
     """
 
     file: str
@@ -64,8 +63,6 @@ class CleanerView(Struct, frozen=True):
 
     Attributes:
         log: what it chooses by.
-        segments: how many there are.
-        log_bytes: of all segments.
         log_start_offset: first offset of the log.
         log_end_offset: end of the log, exclusive.
         high_watermark: between those two.

@@ -55,7 +55,6 @@ class DirectoryCompaction(Struct, frozen=True):
     Attributes:
         directory: the directory as it was.
         unchanged: why it was not compacted; None if it was.
-        partitions: the selected partitions.
         undos: the undo IDs, oldest first.
     """
 

@@ -13,7 +13,6 @@ class CutBatch(Struct, frozen=True):
     """A batch that a truncation deletes although it begins before it.
 
     Attributes:
-        path: of the log.
         position: the byte at which the batch begins, and the log ends afterwards.
     """
 

@@ -35,7 +35,6 @@ class OffsetRanges(Struct):
 
     Attributes:
         ranges: the first ranges.
-        count: how many ranges there are.
         most: how many are kept.
     """
 

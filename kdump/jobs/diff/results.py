@@ -30,7 +30,6 @@ class ReplicaResult(Struct, frozen=True):
             contradict the batches; None if they do not.
         unreadable: the first ranges of offsets that damage took.
         damages: the first damaged ranges of bytes.
-        damage_count: how many there are.
         recoverable: the first ranges of offsets that it has, and that a starting broker drops from
             it because its log is damaged.
         lost_if_leading: how many records are lost if it leads, those that a start drops included.
@@ -63,14 +62,11 @@ class PairResult(Struct, frozen=True):
     Attributes:
         left: the number of one replica.
         right: of the other.
-        parting: where they part.
         left_truncation: the left one as the follower of the right one; None if unknown.
         right_truncation: likewise.
         left_cut: the batch within which the truncation of the left one falls; None if there is
             none.
         right_cut: likewise.
-        left_only: what only the left one has.
-        right_only: likewise.
         common_epoch: the leader epoch of the last common offset; None if it is not known.
     """
 
@@ -105,7 +101,6 @@ class TopicDiff(Struct, frozen=True):
 
     Attributes:
         replicas: at least two, in the order of the split.
-        pairs: each two of them.
         judged_end_offset: from there on nothing was compared, because a broker was using one of the
             logs; None if everything was.
     """

@@ -221,7 +221,6 @@ class MatchSplit(Split, frozen=True, eq=False, kw_only=True):
 
     Attributes:
         partition: ``TOPIC-PARTITION``.
-        base_offset: of the segment.
     """
 
     partition: str

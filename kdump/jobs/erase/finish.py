@@ -85,7 +85,6 @@ class Finishing:
     """Finishes the erasures in some locked log directories, step by step.
 
     Attributes:
-        named: the keys that are searched.
         fields: those that are looked for in records, by topic.
         registry: the schemas by which these are decoded.
         undecoded_records: in how many records of these topics none could be looked for.

@@ -78,13 +78,11 @@ class WrittenPart(Struct, frozen=True):
 
     Attributes:
         temporary: the path of the file; None if there are no records, and so there is no file.
-        records: how many.
         first_offset: of the first record; None without one.
         last_offset: of the last record.
         aborted_records: of the batches of aborted transactions, which were left out.
         open_records: the same of transactions that are open, or whose marker may be damaged.
         undecoded: those without a text for a key or value.
-        more_problems: how many more.
         unreadable: why a log cannot be read; there is no file then.
         unwritable: why the file cannot be written.
     """

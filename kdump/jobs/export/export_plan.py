@@ -39,12 +39,10 @@ class PartitionExport(Struct, frozen=True):
         path: its directory, as it was named.
         source: what it is read from, for the manifest, with absolute paths.
         fingerprint: changes if the source does.
-        parts: the files to write.
         unstable_records: how many there are from the last stable offset on, in transactions or not;
             None if they are exported, too.
         transactions: those that are open, for the manifest.
         problems: damage found while looking for the last stable offset.
-        more_problems: how many more.
         unreadable: why the files cannot be planned; there are none then.
     """
 

@@ -63,7 +63,6 @@ class SearchResult(Struct, frozen=True):
     """What was found in a split, or in the first part of it.
 
     Attributes:
-        matches: how many records.
         text: their lines, with ``LINES``.
         rows: one for each, with ``ROWS``.
         not_decoded: batches with records over the limit, which were not searched.

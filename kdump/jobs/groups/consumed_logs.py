@@ -94,7 +94,6 @@ class ConsumedLogs:
 
         Args:
             committed_id: the topic id of the commit; None if it has none.
-            log: of the partition.
 
         Returns:
             ``live``, ``recreated`` or ``unlisted``; None if it is not known.

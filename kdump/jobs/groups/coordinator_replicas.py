@@ -110,7 +110,6 @@ def read_coordinators(
 
     Args:
         directories: the log directories, with partitions as a starting broker loads them.
-        topics: whose partitions to read.
         image: the cluster's metadata, if there is any.
 
     Raises:

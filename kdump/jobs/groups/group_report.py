@@ -70,7 +70,6 @@ class OffsetReport(Struct, frozen=True):
     """What a group committed for a partition.
 
     Attributes:
-        offsets: what is committed or pending.
         log: None if no replica is in the directories.
         topic_state: ``live``, ``recreated`` (the offset was committed for another topic of that
             name) or ``unlisted`` (neither the cluster's metadata nor a log directory has it);
@@ -128,7 +127,6 @@ class GroupReport(Struct, frozen=True):
     """A group with its offsets.
 
     Attributes:
-        group: as its coordinator has it.
         coordinator: the log that it was read from; None if only a share coordinator knows it.
         offsets: of the selected partitions.
         share_offsets: likewise.
@@ -154,7 +152,6 @@ class GroupsReport(Struct, frozen=True):
     """The groups of a cluster.
 
     Attributes:
-        groups: by name.
         unknown: names given in full whose records are in a missing partition.
         absent: names given in full of groups that do not exist.
         offsets_topic: the partitions of ``__consumer_offsets``.

@@ -25,7 +25,6 @@ class PlannedMove(Struct, frozen=True):
     """A move, and what it consists of.
 
     Attributes:
-        move: the partition and its two directories.
         is_copied: whether the target has an equal copy: an earlier run was interrupted, and only
             the original is left to remove.
         futures: copies that the broker began, by directory: names with ``-future``. They are

@@ -21,7 +21,6 @@ class Problem(Struct, frozen=True):
     """Something that could not be read, or is damaged.
 
     Attributes:
-        path: of the file or directory.
         is_damage: whether the data is damaged; otherwise it could not be read.
     """
 

@@ -48,7 +48,6 @@ class ResetRequest(Struct, frozen=True):
     Attributes:
         copy: the copy of the metadata in the controller's directory.
         others: other copies, which must not be ahead of it.
-        voters: the new voters.
         listener: name of their listener; None for that of the old voters.
         without_this_node: whether the voters need not include the controller's own node.
     """

@@ -33,8 +33,6 @@ class FreeablePartition(Struct, frozen=True):
     """A partition in which a running broker would delete or rewrite something.
 
     Attributes:
-        directory: the name of its directory.
-        log_bytes: the size of its log.
         retention_bytes: what retention would delete now.
         cleanable_bytes: what the log cleaner would read and rewrite; at most so much is freed.
         cleaner_state: what the cleaner makes of it; None if it is not compacted.

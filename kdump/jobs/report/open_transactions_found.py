@@ -36,7 +36,6 @@ class JudgedTransaction(Struct, frozen=True):
 
     Attributes:
         is_certain: whether it is open; if not, damage may hide its marker.
-        judgement: of its coordinator.
     """
 
     txn: OpenTxn
@@ -51,7 +50,6 @@ class UnstablePartition(Struct, frozen=True):
         log_dir: of its most advanced replica, which was judged.
         log_end_offset: after its last valid batch.
         high_watermark: from the checkpoint; None without a line.
-        stability: its last stable offset.
         transactions: by first offset.
     """
 

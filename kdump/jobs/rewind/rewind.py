@@ -104,8 +104,6 @@ class RewoundReplica(Struct, frozen=True):
     """A replica, and what it becomes.
 
     Attributes:
-        key: the partition.
-        log: what it becomes.
         cleaned_to: up to there the cleaner may have removed records; 0 if it has not.
         has_appended: whether it has what an earlier run appended; that is appended again.
         is_behind: whether it ends before what is appended to other replicas, and may become leader:
@@ -210,13 +208,10 @@ class _Cuts(Struct, frozen=True):
     """Where logs are cut, and why.
 
     Attributes:
-        facts: about each replica.
         believed: by partition, the facts about the longest replica.
         again: where the records begin that an earlier run appended on some replicas only.
         earlier_ends: of logs, to which these records lower committed offsets.
         first: where the moment alone cuts, and these records.
-        cuts: where logs are cut.
-        transactions: in all logs.
     """
 
     facts: Sequence[LogFacts]

@@ -66,11 +66,7 @@ def valid(found: Found | NotRewindable | Unreadable) -> Found:
 
 
 class FactsSplit(Split, frozen=True, kw_only=True):
-    """A log to read.
-
-    Attributes:
-        key: the partition.
-    """
+    """A log to read."""
 
     key: TopicPartition
     load: LoadSplit
@@ -136,7 +132,6 @@ class ShareStatesSplit(Split, frozen=True, kw_only=True):
     """A log of ``__share_group_state``.
 
     Attributes:
-        log_start_offset: where it begins.
         end: batches from there on are left out; None leaves out none.
     """
 
@@ -177,7 +172,6 @@ class Appended(Struct, frozen=True):
     Attributes:
         end_offset: where the cut ends its longest replica; one that ends before it fetches the new
             records.
-        ends: of transactions.
         coordinator_epochs: the latest leader epochs of the logs of their coordinators.
         groups: to lower the committed offsets in it; None to leave them.
         shares: what share groups have delivered.

@@ -27,7 +27,6 @@ class LostShare(Struct, frozen=True):
 
     Attributes:
         topic: that it reads; None if nobody knows the name.
-        partition: its number.
     """
 
     group: str
@@ -65,7 +64,6 @@ def shares_to_write(
         whole: the logs whose replicas are all there.
         ends: where logs end to which offsets are lowered.
         given: the partitions whose ends were asked for.
-        cluster: what is known of it.
 
     Raises:
         NotRewindableError: other brokers would say something else.
@@ -111,7 +109,6 @@ def lost_shares(
         expected: by the records of groups.
         logs: what they had delivered.
         written: what is said again.
-        cluster: what is known of it.
         are_all_given: whether without metadata the logs at hand are all that there are.
     """
     topic = None if cluster.image is None else cluster.image.topics.get(SHARE_STATE_TOPIC)

@@ -61,11 +61,7 @@ class FindingsSplit(Struct, frozen=True):
 
 
 class FindingsReader(Struct, frozen=True):
-    """Verifies log directories.
-
-    Attributes:
-        options: what to verify, and how much.
-    """
+    """Verifies log directories."""
 
     options: TableOptions
     columns: tuple[TableColumn, ...]

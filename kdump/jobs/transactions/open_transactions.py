@@ -79,7 +79,6 @@ class OpenTransaction(Struct, frozen=True):
     Attributes:
         is_certain: whether it is open; if not, damage may hide its marker.
         size: of it; None if its log cannot be read any more.
-        judgement: of its coordinator.
     """
 
     txn: OpenTxn
@@ -99,7 +98,6 @@ class PartitionTransactions(Struct, frozen=True):
         log_end_offset: after the last valid batch; None if unknown.
         is_end_certain: whether a starting broker ends the log there, too; None without an end.
         high_watermark: from the checkpoints; None if unknown.
-        stability: its last stable offset.
         has_damage: whether there is damage that may hide markers.
         open_transactions: by first offset.
     """

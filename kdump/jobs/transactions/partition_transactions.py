@@ -34,7 +34,6 @@ class TxnsSplit(Split, frozen=True, kw_only=True):
     """A partition to read.
 
     Attributes:
-        name: of its directory.
         log_start_offset: from the checkpoint; 0 if it has no line.
         flushed_offset: a starting broker recovers the log from there on; None after a clean
             shutdown.
@@ -53,8 +52,6 @@ class TxnsResult(Struct, frozen=True):
     """What one partition says.
 
     Attributes:
-        log_start_offset: where it begins.
-        log_end_offset: where it ends.
         is_end_certain: whether a starting broker ends it there, too.
         sizes: of the open transactions, by producer id.
         coordinator: what the coordinator knows, if it is a partition of ``__transaction_state``.

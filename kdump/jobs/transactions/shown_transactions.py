@@ -23,7 +23,6 @@ class ShownTransactions:
 
     Args:
         report: what was found in the selected partitions.
-        selection: the partitions.
         id_globs: for transactional ids; none selects all.
         only_hanging: whether to show only the transactions that hang.
         is_for_people: whether to leave out what only programs want.

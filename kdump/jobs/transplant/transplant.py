@@ -77,7 +77,6 @@ class Transplant(Struct, frozen=True):
         is_topic_id_given: whether the user named it; otherwise it is from the metadata.
         highest_epoch: no batch has a higher leader epoch afterwards; None if epochs are kept.
         keeps_producers: whether producer snapshots are kept.
-        log: the new partition.
         topic: what the target's metadata says; None without a copy.
         removal: removes the empty directory that has the partition's name; None if there is none.
         creation: creates the partition; None if the target has the very copy already.

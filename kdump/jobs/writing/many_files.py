@@ -24,7 +24,6 @@ def put_together(
     """Put small files together, each group as one piece of work; a large one is alone.
 
     Args:
-        items: files.
         size_of: the bytes of one.
     """
     together: list[ItemT] = []

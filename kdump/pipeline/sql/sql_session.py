@@ -288,12 +288,7 @@ class SqlSession:
     # Planning
 
     def _planned(self, query: Query, text: str, reports: Any) -> tuple[Any, list[TableRead]]:
-        """The statement as a ``DataFrame`` over views of what it needs, and what these read.
-
-        Args:
-            text: of the statement.
-            reports: an accumulator for those of its tasks.
-        """
+        """The statement as a ``DataFrame`` over views of what it needs, and what these read."""
         named = self._tables_in(text)
         self._views.show_columns(named)
         if query.is_showing:

@@ -59,7 +59,6 @@ class TableRead(Struct, frozen=True):
     """What a statement reads of a table.
 
     Attributes:
-        table: its name.
         tasks: how many read it.
     """
 

@@ -77,7 +77,6 @@ class SourceOptions(Struct, frozen=True):
         end: before what to end in each.
         is_committed: leave out aborted transactions, and everything from the first open one on.
         with_control: return control records, too.
-        mode: what to do about damaged bytes.
         columns: to return if no schema selects any.
         corrupt_column: name of the column that says what is wrong.
         min_partitions: the least number of tasks, if there is enough to read.

@@ -41,7 +41,6 @@ class PageTable(Struct, frozen=True):
 
     Attributes:
         rows: by the names of the columns.
-        left_out: how many rows are not in the page.
     """
 
     columns: Sequence[Field]

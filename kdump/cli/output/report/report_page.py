@@ -52,7 +52,6 @@ class ReportContent(Struct, frozen=True):
 
     Attributes:
         paths: as typed.
-        advice: what to run next.
         lag: of consumer groups; None if it could not be read.
         unstable: partitions with open transactions.
         space: what retention and compaction would free; None if it could not be previewed.
