@@ -105,18 +105,6 @@ def choose_found(
     return choose_replicas(replicas, on_failure)
 
 
-class _Seen(Struct):
-    """What paths have, whether it is read or not.
-
-    Attributes:
-        present: the partitions whose logs they have.
-        copies: selected directories that are deleted, stray or moving.
-    """
-
-    present: set[TopicPartition] = field(default_factory=set)
-    copies: list[Partition] = field(default_factory=list)
-
-
 def find_partitions(
     options: SourceOptions, filters: PushedFilters, *, skips_unreadable: bool = False
 ) -> list[FoundPartition]:
@@ -136,15 +124,15 @@ def find_partitions(
             checkpoint that should have its offsets cannot be read or is malformed.
         OSError: a file cannot be read.
     """
-    seen = _Seen()
+    search = _Search(options, filters, skips_unreadable)
     found: list[FoundPartition] = []
     for path in locations(options):
         with unreadable_logged(is_skipped=skips_unreadable):
-            for each in _found(path, options, filters, seen, skips_unreadable=skips_unreadable):
+            for each in search.found(path):
                 # One by one, so that those before a failure are kept.
                 found += [each] if options.topics.has(each.topic_partition) else []
-    _refuse_missing(options, seen.present)
-    if (said := left_in_copies(seen.copies, seen.present, "read")) is not None:
+    _refuse_missing(options, search.present)
+    if (said := left_in_copies(search.copies, search.present, "read")) is not None:
         _LOG.warning("%s; name the directory to read it", said, extra=with_status(ExitStatus.SOUND))
     if not skips_unreadable:
         _refuse_incomplete_archives(options)
@@ -169,11 +157,11 @@ def leaves_out_replicas(options: SourceOptions) -> bool:
     """
     if options.replicas is Replicas.ALL:
         return False
-    seen = _Seen()
+    search = _Search(options, PushedFilters(), skips_unreadable=True)
     present = [
         each.topic_partition
         for path in locations(options)
-        for each in _found(path, options, PushedFilters(), seen, skips_unreadable=True)
+        for each in search.found(path)
         if each.is_replica
     ]
     return len(set(present)) < len(present)
@@ -225,42 +213,71 @@ def refuse_absent(absent: Sequence[str], paths: Iterable[str]) -> None:
         )
 
 
-def _found(
-    path: Location,
-    options: SourceOptions,
-    filters: PushedFilters,
-    seen: _Seen,
-    *,
-    skips_unreadable: bool,
-) -> Iterator[FoundPartition]:
-    """The selected partitions of a path; adds all that it has to ``seen``."""
-    entry_kind = path.kind()
-    if entry_kind is None:
-        raise UsageProblem(f"Path does not exist: {path.as_absolute()}")
-    if entry_kind is EntryKind.FILE:
-        yield from _noted(lone_segment(path), seen.present)
-        return
-    kind = directory.directory_kind(path)
-    if kind.is_log_directory:
-        yield from _in_log_directory(
-            path, kind, options, filters, seen, skips_unreadable=skips_unreadable
+class _Search(Struct):
+    """Finds the selected partitions of paths, and notes what else they have.
+
+    Attributes:
+        present: the partitions whose logs they have.
+        copies: selected directories that are deleted, stray or moving.
+    """
+
+    options: SourceOptions
+    filters: PushedFilters
+    skips_unreadable: bool
+    present: set[TopicPartition] = field(default_factory=set)
+    copies: list[Partition] = field(default_factory=list)
+
+    def found(self, path: Location) -> Iterator[FoundPartition]:
+        """The selected partitions of a path."""
+        entry_kind = path.kind()
+        if entry_kind is None:
+            raise UsageProblem(f"Path does not exist: {path.as_absolute()}")
+        if entry_kind is EntryKind.FILE:
+            yield self._noted(lone_segment(path))
+            return
+        kind = directory.directory_kind(path)
+        if kind.is_log_directory:
+            yield from self._in_log_directory(path, kind)
+        elif kind.is_partition:
+            yield self._noted(lone_partition(path))
+        elif inside := directory.log_directories_below(path):
+            for each in inside:
+                yield from self._in_log_directory(each, directory.directory_kind(each))
+        else:
+            raise UsageProblem(f"{path} is neither a Kafka log directory nor a partition")
+
+    def _noted(self, found: FoundPartition) -> FoundPartition:
+        if found.topic_partition is not None:
+            self.present.add(found.topic_partition)
+        return found
+
+    def _is_selected(self, name: str, key: TopicPartition) -> bool:
+        if name == str(key):
+            self.present.add(key)
+        return (
+            self.options.topics.has(key)
+            and self.filters.has_topic(key.topic)
+            and self.filters.has_partition(key.partition)
         )
-    elif kind.is_partition:
-        yield from _noted(lone_partition(path), seen.present)
-    elif inside := directory.log_directories_below(path):
-        for each in inside:
-            kind = directory.directory_kind(each)
-            yield from _in_log_directory(
-                each, kind, options, filters, seen, skips_unreadable=skips_unreadable
-            )
-    else:
-        raise UsageProblem(f"{path} is neither a Kafka log directory nor a partition")
 
-
-def _noted(found: FoundPartition, present: set[TopicPartition]) -> Iterator[FoundPartition]:
-    if found.topic_partition is not None:
-        present.add(found.topic_partition)
-    yield found
+    def _in_log_directory(self, path: Location, kind: DirectoryKind) -> Iterator[FoundPartition]:
+        found = directory.read_log_directory(path, kind, select=self._is_selected)
+        for name in (*found.unreadable, *found.absent):
+            unreadable = path / name
+            reasons = [str(problem) for problem in found.problems if problem.path == unreadable]
+            with unreadable_logged(is_skipped=self.skips_unreadable):
+                raise KdumpError("; ".join(reasons) or f"{unreadable} cannot be listed")
+        if (said := left_in_tier(found, found.partitions)) is not None:
+            _LOG.warning("%s", said, extra=with_status(ExitStatus.SOUND))
+        for partition in found.partitions:
+            # Future, deleted and stray partitions are read only if their own path is given.
+            if partition.state is not PartitionState.LIVE:
+                self.copies.append(partition)
+            elif partition.topic_partition is not None:
+                key = partition.topic_partition
+                with unreadable_logged(is_skipped=self.skips_unreadable):
+                    loaded = as_loaded(partition)
+                    yield FoundPartition.in_directory(loaded, key, found)
 
 
 def _named(path: Location) -> Location:
@@ -322,43 +339,6 @@ def lone_segment(path: Location) -> FoundPartition:
     if key is not None and around is not None:
         _, flushed_offset = around.load_offsets(key)
     return FoundPartition(partition, FIRST_OFFSET, flushed_offset, (segment,), key, is_whole=False)
-
-
-def _in_log_directory(
-    path: Location,
-    kind: DirectoryKind,
-    options: SourceOptions,
-    filters: PushedFilters,
-    seen: _Seen,
-    *,
-    skips_unreadable: bool,
-) -> Iterator[FoundPartition]:
-    def select(name: str, key: TopicPartition) -> bool:
-        if name == str(key):
-            seen.present.add(key)
-        return (
-            options.topics.has(key)
-            and filters.has_topic(key.topic)
-            and filters.has_partition(key.partition)
-        )
-
-    found = directory.read_log_directory(path, kind, select=select)
-    for name in (*found.unreadable, *found.absent):
-        unreadable = path / name
-        reasons = [str(problem) for problem in found.problems if problem.path == unreadable]
-        with unreadable_logged(is_skipped=skips_unreadable):
-            raise KdumpError("; ".join(reasons) or f"{unreadable} cannot be listed")
-    if (said := left_in_tier(found, found.partitions)) is not None:
-        _LOG.warning("%s", said, extra=with_status(ExitStatus.SOUND))
-    for partition in found.partitions:
-        # Future, deleted and stray partitions are read only if their own path is given.
-        if partition.state is not PartitionState.LIVE:
-            seen.copies.append(partition)
-        elif partition.topic_partition is not None:
-            key = partition.topic_partition
-            with unreadable_logged(is_skipped=skips_unreadable):
-                loaded = as_loaded(partition)
-                yield FoundPartition.in_directory(loaded, key, found)
 
 
 def _root_of(log_dir: Location) -> LogDirectory | None:
