@@ -12,7 +12,7 @@ from kdump.apply.runs import paths_before
 from kdump.engine.engine import run_in_order
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.engine_rates import JobKind
-from kdump.engine.job import Split
+from kdump.engine.job import Job, Split
 from kdump.errors import KdumpError, reason_of
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
@@ -230,6 +230,20 @@ def search_files(
     Raises:
         KdumpError: the engine failed.
     """
+    return search_with(SearchJob(search), files, options, "searching for what is left")
+
+
+def search_with(
+    job: Job[SearchSplit, FoundKeys | Unreadable],
+    files: Sequence[SearchedFile],
+    options: EngineOptions,
+    what: str,
+) -> list[tuple[SearchedFile, FoundKeys | Unreadable]]:
+    """Search all files with a job; says ``what`` is done meanwhile.
+
+    Raises:
+        KdumpError: the engine failed.
+    """
     splits = [
         SearchSplit(each.path, size_bytes=each.entry.size_bytes, label=each.name, file=each)
         for each in files
@@ -237,9 +251,9 @@ def search_files(
     total_bytes = sum(each.size_bytes for each in splits)
     with (
         open_engine(options, kind=JobKind.SCAN, total_bytes=total_bytes) as engine,
-        phase("searching for what is left"),
+        phase(what),
     ):
-        found = list(run_in_order(engine, SearchJob(search), splits))
+        found = list(run_in_order(engine, job, splits))
     return [(split.file, each) for split, each in found]
 
 

@@ -9,9 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from kdump.engine.engine import run_in_order
-from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
-from kdump.engine.engine_rates import JobKind
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.jobs.erase.certificate import Certificate
 from kdump.jobs.erase.remains import (
     Remains,
@@ -21,11 +19,11 @@ from kdump.jobs.erase.remains import (
     possible_places,
     remains_of,
     search_files,
+    search_with,
     undecoded_records,
 )
 from kdump.jobs.problems.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
-from kdump.phases import phase
 from kdump.repair.erase.erased_offsets import ErasedRanges
 from kdump.repair.erase.key_search import FoundKeys, KeySearch, fields_of_topics
 from kdump.repair.erase.named_records import NamedRecords
@@ -130,17 +128,8 @@ def search_again(
     """
     files = [file for directory in directories for file in files_to_search(directory.path)]
     files += remote_files
-    splits = [
-        SearchSplit(each.path, size_bytes=each.entry.size_bytes, label=each.name, file=each)
-        for each in files
-    ]
-    total_bytes = sum(each.size_bytes for each in splits)
     job = HashedKeysJob(certificate, largest_record_bytes)
-    with (
-        open_engine(options, kind=JobKind.SCAN, total_bytes=total_bytes) as engine,
-        phase("searching for the keys of the certificate"),
-    ):
-        found = {split.file: each for split, each in run_in_order(engine, job, splits)}
+    found = dict(search_with(job, files, options, "searching for the keys of the certificate"))
     undecoded = 0
     fields = fields_of_topics(
         (each, topic) for each in named.fields for topic in certificate.topics_of(each)
@@ -153,8 +142,4 @@ def search_again(
             own = found[file]
             if not isinstance(more, FoundKeys) or (isinstance(own, FoundKeys) and own.is_clean):
                 found[file] = more
-    return SearchedAgain(
-        remains_of(found.items()),
-        len(files),
-        undecoded,
-    )
+    return SearchedAgain(remains_of(found.items()), len(files), undecoded)
