@@ -16,6 +16,7 @@ from kdump.jobs.backup.backup_job import BackupSplit, Damage, FileToStore, damag
 from kdump.jobs.backup.directory_backup import (
     BackupRequest,
     BackupResult,
+    BackupRun,
     Directory,
     DirectoryBackup,
     attributes_of,
@@ -36,7 +37,7 @@ from kdump.log.selection import EVERYTHING
 from kdump.phases import phase
 from kdump.processes.cpu_share import half_of_the_cpus
 from kdump.processes.io_priority import idle_io_priority
-from kdump.repository.repository_writer import RepositoryWriter, begun_backup
+from kdump.repository.repository_writer import begun_backup
 from kdump.storage.file_status import FileStatus, file_status
 from kdump.storage.location import Location
 from kdump.storage.repository import later_snapshots
@@ -81,17 +82,9 @@ def back_up(
             known.read([identity_of(each) for each in request.log_dirs])
             result.later = later_snapshots(writer.repository.snapshot_ids(), request.now_ms)
         result.unusable += known.unusable
-        living = [
-            LivingDirectory(request, each, known, writer, result, progress)
-            for each in request.log_dirs
-            if each.path in in_use
-        ]
-        done = {
-            plan.directory.path: _StoppedDirectory(
-                request, plan, known, writer, result, progress
-            ).backed_up()
-            for plan in plans
-        }
+        run = BackupRun(request, known, writer, result, progress)
+        living = [LivingDirectory(run, each) for each in request.log_dirs if each.path in in_use]
+        done = {plan.directory.path: _StoppedDirectory(run, plan).backed_up() for plan in plans}
         if living:
             # Not at the idle priority for CPUs: while a partition is read, its broker changes it.
             with idle_io_priority(), half_of_the_cpus():
@@ -99,10 +92,10 @@ def back_up(
         result.log_dirs = [done[each.path] for each in request.log_dirs]
         _notice_changes(plans, result)
         require_unlocked(stopped)
-        for log_dir, run in sorted(_finished_runs(in_use) ^ runs, key=str):
+        for log_dir, number in sorted(_finished_runs(in_use) ^ runs, key=str):
             raise KdumpError(
-                f"{log_dir}: run {run} of kdump has changed it meanwhile, or was undone: there is"
-                " no new snapshot; run this again"
+                f"{log_dir}: run {number} of kdump has changed it meanwhile, or was undone: there"
+                " is no new snapshot; run this again"
             )
         if not result.unreadable:
             snapshot = Snapshot(request.now_ms, clock_ms(), request.kdump, tuple(result.log_dirs))
@@ -152,16 +145,8 @@ def _notice_changes(plans: Sequence[CopyPlan], result: BackupResult) -> None:
 class _StoppedDirectory(DirectoryBackup):
     """The backup of a log directory that nobody changes meanwhile."""
 
-    def __init__(
-        self,
-        request: BackupRequest,
-        plan: CopyPlan,
-        known: KnownFiles,
-        writer: RepositoryWriter,
-        result: BackupResult,
-        progress: Progress,
-    ) -> None:
-        super().__init__(request, plan.directory, known, writer, result, progress)
+    def __init__(self, run: BackupRun, plan: CopyPlan) -> None:
+        super().__init__(run, plan.directory)
         self.plan = plan
         self.unreadable += plan.unreadable
 

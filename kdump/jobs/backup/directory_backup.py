@@ -98,6 +98,16 @@ class Directory(Struct):
     files: dict[str, BackedUpFile] = field(default_factory=dict)
 
 
+class BackupRun(Struct, frozen=True):
+    """What the backups of all log directories have in common."""
+
+    request: BackupRequest
+    known: KnownFiles
+    writer: RepositoryWriter
+    result: BackupResult
+    progress: Progress
+
+
 class DirectoryBackup:
     """The backup of one log directory.
 
@@ -106,23 +116,15 @@ class DirectoryBackup:
         changed: paths of files that a broker changed while they were read.
     """
 
-    def __init__(
-        self,
-        request: BackupRequest,
-        directory: LogDirectory,
-        known: KnownFiles,
-        writer: RepositoryWriter,
-        result: BackupResult,
-        progress: Progress,
-    ) -> None:
-        self.request = request
+    def __init__(self, run: BackupRun, directory: LogDirectory) -> None:
+        self.request = run.request
         self.directory = directory
-        self.known = known
-        self.writer = writer
-        self.result = result
-        self.progress = progress
+        self.known = run.known
+        self.writer = run.writer
+        self.result = run.result
+        self.progress = run.progress
         self.root = directory.path
-        self.where = request.repository.location
+        self.where = run.request.repository.location
         self.identity: Identity = identity_of(directory)
         self.unreadable: list[str] = []
         self.changed: set[str] = set()

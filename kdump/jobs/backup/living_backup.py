@@ -39,7 +39,6 @@ from msgspec.structs import replace
 from kdump.check.batches import SegmentScope
 from kdump.check.metadata_snapshot import check_metadata_snapshot
 from kdump.check.scope import PartitionScope
-from kdump.engine.progress import Progress
 from kdump.errors import reason_of
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
@@ -48,14 +47,12 @@ from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotSta
 from kdump.formats.partition_metadata import known_topic_id
 from kdump.jobs.backup.backup_job import CHANGES, Beginning, Damage, FileToStore, damage_of
 from kdump.jobs.backup.directory_backup import (
-    BackupRequest,
-    BackupResult,
+    BackupRun,
     Directory,
     DirectoryBackup,
     attributes_of,
     grouped,
 )
-from kdump.jobs.backup.known_files import KnownFiles
 from kdump.jobs.backup.living_content import (
     StoredEnd,
     entries_before,
@@ -72,7 +69,6 @@ from kdump.log.partition import Partition, list_partition, read_if_there
 from kdump.log.segment import Segment
 from kdump.log.settled_listing import ATTEMPTS, wait
 from kdump.phases import phase
-from kdump.repository.repository_writer import RepositoryWriter
 from kdump.scan.source import read_at
 from kdump.state.metadata.cluster import ClusterImage, ClusterPartition, read_newest_image
 from kdump.storage.entries import EntryKind, is_file_name
@@ -432,16 +428,8 @@ class LivingDirectory(DirectoryBackup):
         stored: those that are stored.
     """
 
-    def __init__(
-        self,
-        request: BackupRequest,
-        directory: LogDirectory,
-        known: KnownFiles,
-        writer: RepositoryWriter,
-        result: BackupResult,
-        progress: Progress,
-    ) -> None:
-        super().__init__(request, directory, known, writer, result, progress)
+    def __init__(self, run: BackupRun, directory: LogDirectory) -> None:
+        super().__init__(run, directory)
         self.places: dict[str, PartitionPlace] = {}
         self.stored: dict[str, _StoredPartition] = {}
         self._of_metadata: dict[str, Damage] = {}
