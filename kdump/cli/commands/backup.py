@@ -228,7 +228,6 @@ def prune(
 @click.option(
     "--to",
     "time_ms",
-    metavar="TIME",
     type=MOMENT,
     help="Restore to this moment: the first snapshot that is not earlier, cut as by kdump rewind"
     " --to; ISO 8601 or epoch milliseconds.",

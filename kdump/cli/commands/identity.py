@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 @paths_argument("LOG_DIR", written=lambda given: bool(given["repair"]))
 @click.option(
     "--server-properties",
-    metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Read node.id, log.dirs, metadata.log.dir, process.roles and voters from FILE.",
 )

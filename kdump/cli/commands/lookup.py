@@ -65,7 +65,6 @@ class LookupTimeParameter(WordParameter[int | SpecialTime]):
 @click.option(
     "--timestamp",
     type=LookupTimeParameter(),
-    metavar="TIME",
     help="Find the first record that is not older than TIME, or one of: earliest, latest, max, "
     "earliest-local, latest-tiered, earliest-pending-upload.",
 )

@@ -43,7 +43,7 @@ _END: Final[Point] = (None, None)
 class PointParameter(WordParameter[Point]):
     """A point of the log: a number is an offset, anything else a time in ISO 8601."""
 
-    name = "point"
+    name = "offset|time"
 
     def parse(self, text: str) -> Point:
         offset = parse_integer(text)
@@ -82,7 +82,6 @@ command.add_command(apply)
     "--at",
     type=_POINT,
     default=_END,
-    metavar="OFFSET|TIME",
     help="Show the metadata after the record at OFFSET, or as of TIME (ISO 8601); default: the "
     "end of the log.",
 )
@@ -214,7 +213,6 @@ def _is_selected(row: Row, selection: PartitionSelection) -> bool:
     "--to",
     type=_POINT,
     default=_END,
-    metavar="OFFSET|TIME",
     help="End after the record at OFFSET, or at TIME (ISO 8601); default: the end of the log.",
 )
 @click.option(
@@ -302,14 +300,12 @@ def _write(output: OutputFormat, columns: Sequence[Field], rows: Iterable[Row]) 
     "--from",
     "left",
     type=_POINT,
-    metavar="OFFSET|TIME",
     help="Compare the metadata of one LOG_DIR after the record at OFFSET, or as of TIME...",
 )
 @click.option(
     "--to",
     "right",
     type=_POINT,
-    metavar="OFFSET|TIME",
     help="...with that after this record, or as of this time; default: the end of the log.",
 )
 @selection_options

@@ -66,7 +66,6 @@ def show(paths: Sequence[Location], output: OutputFormat) -> ExitStatus:
     type=VOTER,
     multiple=True,
     required=True,
-    metavar="ID@HOST:PORT[:DIRECTORY_ID]",
     help="A voter of the new quorum; may be repeated. The directory id of CONTROLLER_DIR need not"
     " be given.",
 )

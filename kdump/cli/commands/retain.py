@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     "--free",
     "free_bytes",
     type=SizeParameter(),
-    metavar="SIZE",
     help="Ignore retention settings: delete the oldest segments until SIZE is freed, or as many as "
     "may be deleted.",
 )

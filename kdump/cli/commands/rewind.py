@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 @click.option(
     "--to",
     "time_ms",
-    metavar="TIME",
     type=MOMENT,
     help="End each partition before its first batch that is later than TIME: ISO 8601 or epoch"
     " milliseconds.",

@@ -88,14 +88,12 @@ def _config_arguments(
 
 server_properties_option: Final = click.option(
     "--server-properties",
-    metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Read broker properties from FILE; what it does not set has Kafka's default.",
 )
 kafka_version_option: Final = click.option(
     "--kafka-version",
     type=KafkaVersionParameter(),
-    metavar="VERSION",
     help="Follow the rules of this Kafka, such as 4.3.1 or 4.4 (default: that of the "
     "broker, by the cluster's metadata; else the newest that kdump knows).",
 )
@@ -108,7 +106,6 @@ config_options: Final = option_group(
         "given",
         type=PropertyParameter(),
         multiple=True,
-        metavar="KEY=VALUE",
         help="Set a topic or broker property, by Kafka's name, for all topics; may be repeated "
         "(default: each topic's own configuration, from __cluster_metadata-0 if present).",
     ),

@@ -27,10 +27,8 @@ class SparkArguments(Struct, frozen=True):
 
 _SPARK_CONF: Final = click.option(
     "--spark-conf",
-    "spark_conf",
     type=PropertyParameter(),
     multiple=True,
-    metavar="KEY=VALUE",
     help="Set a Spark property; may be repeated.",
 )
 

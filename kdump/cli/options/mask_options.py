@@ -83,7 +83,6 @@ mask_options: Final = option_group(
     click.option(
         "--mask-secret",
         "secret_file",
-        metavar="FILE",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="With --mask, hash keys with the secret in FILE.",
     ),

@@ -207,7 +207,6 @@ named_records_options: Final = option_group(
     ),
     click.option(
         "--keys-file",
-        metavar="FILE",
         type=_FILE,
         help="Erase records with a key in FILE, which has one on each line.",
     ),
@@ -221,7 +220,6 @@ named_records_options: Final = option_group(
     click.option(
         "--offsets",
         "offsets_file",
-        metavar="FILE",
         type=_FILE,
         help="Erase the records at the offsets in FILE: TOPIC-PARTITION OFFSET on each line.",
     ),

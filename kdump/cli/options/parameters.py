@@ -163,7 +163,7 @@ class SizeParameter(WordParameter[int]):
 class PropertyParameter(WordParameter[tuple[str, str]]):
     """A property and its value, as ``KEY=VALUE``."""
 
-    name = "property"
+    name = "key=value"
 
     def parse(self, text: str) -> tuple[str, str]:
         key, separator, content = text.partition("=")
@@ -190,7 +190,6 @@ def now_option(what: str) -> Callable[[Command], Command]:
         "--now",
         "now_ms",
         type=MOMENT,
-        metavar="TIME",
         default=current_time_ms,
         help=f"{what}: ISO 8601 or epoch milliseconds (default: now).",
     )
@@ -202,7 +201,6 @@ def max_record_bytes_option(command: Command) -> Command:
         "--max-record-bytes",
         "largest_record_bytes",
         type=SIZE,
-        metavar="SIZE",
         default=_usual_largest_record_bytes,
         help="Decode records of compressed batches up to SIZE (default: 16MiB, or 16 times the"
         " size of the batch if that is more).",
@@ -358,14 +356,12 @@ def edge_options(verb: str) -> Callable[[Command], Command]:
             "--from-time",
             "from_time_ms",
             type=TIME,
-            metavar="TIME",
             help=f"{verb} only records from this time on.",
         ),
         click.option(
             "--to-time",
             "to_time_ms",
             type=TIME,
-            metavar="TIME",
             help=f"{verb} only records before this time.",
         ),
     )

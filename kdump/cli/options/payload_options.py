@@ -59,7 +59,6 @@ class PayloadArguments(Struct, frozen=True):
 schemas_option: Final = click.option(
     "--schemas",
     type=LocationParameter(readable=False),
-    metavar="PATH",
     multiple=True,
     help="Read schemas from PATH, a log directory with the topic _schemas, a file of JSON or a"
     " directory of files; may be repeated (default: _schemas beside the data).",

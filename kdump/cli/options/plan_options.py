@@ -17,7 +17,6 @@ plan_options: Final = options(
         type=VOTER,
         multiple=True,
         required=True,
-        metavar="ID@HOST:PORT[:DIRECTORY_ID]",
         help="A controller of the new quorum; may be repeated. Name the directory id of a"
         " directory that is formatted already.",
     ),
@@ -26,7 +25,6 @@ plan_options: Final = options(
         "settings",
         type=PropertyParameter(),
         multiple=True,
-        metavar="KEY=VALUE",
         help="Decide this yourself, as topic.orders.partition.3.leader=2; may be repeated.",
     ),
     click.option(
@@ -44,7 +42,6 @@ to_option: Final = click.option(
     "--to",
     "time_ms",
     type=MOMENT,
-    metavar="TIME",
     help="Take topics, configurations, ACLs, quotas and credentials as they were at TIME: ISO 8601"
     " or epoch milliseconds.",
 )

@@ -38,7 +38,6 @@ remote_option: Final = option_group(
     click.option(
         "--private-key",
         type=LocationParameter(dir_okay=False, readable=False),
-        metavar="FILE",
         help="With --remote, decrypt segments with the RSA private key in FILE (PEM).",
     ),
 )

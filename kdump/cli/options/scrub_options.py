@@ -168,13 +168,11 @@ scrub_options: Final = option_group(
     click.option(
         "--read-data-subset",
         type=SubsetParameter(),
-        metavar="SUBSET",
         help="Read only a part of the segments, such as 1/30, 5% or 10G (default: all).",
     ),
     click.option(
         "--max-duration",
         type=DurationParameter(),
-        metavar="DURATION",
         help="Begin no segment after DURATION, such as 2h or 90m (default: no limit).",
     ),
     click.option(
@@ -186,7 +184,6 @@ scrub_options: Final = option_group(
     click.option(
         "--bandwidth",
         type=PositiveSizeParameter(),
-        metavar="SIZE",
         help="Read at most SIZE in a second, such as 50M, in one process (default: no limit).",
     ),
 )

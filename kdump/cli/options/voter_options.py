@@ -9,7 +9,7 @@ from kdump.formats.dynamic_voter import DynamicVoter, parse_dynamic_voter
 class VoterParameter(WordParameter[DynamicVoter]):
     """A voter, as ``ID@HOST:PORT`` or ``ID@HOST:PORT:DIRECTORY_ID``."""
 
-    name = "voter"
+    name = "id@host:port[:directory_id]"
 
     def parse(self, text: str) -> DynamicVoter:
         try:
