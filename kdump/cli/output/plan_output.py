@@ -13,7 +13,9 @@ from msgspec import Struct
 from kdump.cli.output.events import Event, Printer
 from kdump.cli.output.rendering import Row
 from kdump.cli.output.value_text import format_bytes, format_timestamp
+from kdump.jobs.metadata.planned_rows import NOTICE
 from kdump.repair.cluster.notice_codes import CODES, unaccepted
+from kdump.rows.row_type import values_of
 from kdump.state.metadata.cluster_plan import ClusterPlan, Notice, NoticeKind, SourceKind
 from kdump.state.metadata.metadata_image import METADATA_VERSION
 from kdump.words import counted
@@ -32,16 +34,7 @@ _TITLES: Final = {
 
 def notice_row(notice: Notice) -> Row:
     """The object of a notice."""
-    return {
-        "type": "notice",
-        "kind": notice.kind.value,
-        "code": notice.code,
-        "topic": notice.topic,
-        "partition": notice.partition,
-        "what": notice.what,
-        "needs_acceptance": notice.needs_acceptance,
-        "override": notice.override,
-    }
+    return {"type": "notice", **values_of(NOTICE.fields, notice, kind=notice.kind.value)}
 
 
 def summary_row(

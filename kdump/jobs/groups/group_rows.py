@@ -28,6 +28,7 @@ from kdump.rows.row_type import (
     object_of,
     objects_of,
     one_of,
+    values_of,
 )
 
 if TYPE_CHECKING:
@@ -222,27 +223,22 @@ def _group_row(report: GroupReport) -> Row:
     lags += [each.lag for each in report.share_offsets]
     logs = [each.log for each in report.offsets]
     logs += [each.log for each in report.share_offsets]
-    return {
-        "type": "group",
-        "group": group.group_id,
-        "group_type": None if group.type is None else group.type.value,
-        "state": None if group.state is None else group.state.value,
-        "protocol_type": group.protocol_type,
-        "protocol": group.protocol,
-        "generation": group.generation,
-        "epoch": group.epoch,
-        "assignment_epoch": group.assignment_epoch,
-        "leader": group.leader,
-        "state_timestamp_ms": group.state_timestamp_ms,
-        "members": None if group.state is None else len(group.members),
-        "offsets": len(report.offsets) + len(report.share_offsets),
-        "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
-        "is_lag_certain": all(each is None or each.is_end_certain is not False for each in logs),
-        "coordinator_partition": None if coordinator is None else coordinator.partition.partition,
-        "log_dir": None if coordinator is None else str(coordinator.replica.log_directory.path),
-        "is_uncertain": report.is_uncertain,
-        "note": _group_note(report),
-    }
+    row = values_of(
+        GROUP.fields,
+        group,
+        group=group.group_id,
+        group_type=None if group.type is None else group.type.value,
+        state=None if group.state is None else group.state.value,
+        members=None if group.state is None else len(group.members),
+        offsets=len(report.offsets) + len(report.share_offsets),
+        lag=None if None in lags else sum(lag for lag in lags if lag is not None),
+        is_lag_certain=all(each is None or each.is_end_certain is not False for each in logs),
+        coordinator_partition=None if coordinator is None else coordinator.partition.partition,
+        log_dir=None if coordinator is None else str(coordinator.replica.log_directory.path),
+        is_uncertain=report.is_uncertain,
+        note=_group_note(report),
+    )
+    return {"type": "group", **row}
 
 
 def _group_note(report: GroupReport) -> str:
