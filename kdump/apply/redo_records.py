@@ -67,7 +67,6 @@ def redo_records_of(
     Many partitions are synced at once, which takes hardly longer than syncing one.
 
     Args:
-        staged: path of the new content of each operation that has any.
         run: the directories that are created, renamed or removed.
     """
     partitions = [ChangedDirectory(each, f"{each.path.name}/", staged) for each in plan.partitions]

@@ -79,7 +79,6 @@ class SparkEngine:
 
         Args:
             master: URL of Spark's master (default: all CPUs of this machine).
-            spark_conf: Spark's own properties, which override kdump's.
 
         Raises:
             KdumpError: Spark cannot be started.

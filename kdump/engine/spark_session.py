@@ -267,9 +267,6 @@ class SparkSession:
     def check(self, waiting_seconds: float) -> None:
         """Check that the cluster works.
 
-        Args:
-            waiting_seconds: the time since the last answer of a task.
-
         Raises:
             KdumpError: the cluster has no executor for this job.
         """

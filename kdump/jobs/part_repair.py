@@ -155,7 +155,6 @@ class PartTarget(Struct, frozen=True):
     """A part of a partition to repair.
 
     Attributes:
-        base_offsets: of the segments to repair; None for all.
         only: the names of the files to repair; None for all.
     """
 

@@ -59,7 +59,6 @@ class _Examined(Struct):
     Attributes:
         per_byte: that number.
         is_endless: whether it is not: something may be repeated, and takes more each time.
-        is_recursive: whether a type contains itself.
     """
 
     per_byte: int

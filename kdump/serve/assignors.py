@@ -54,11 +54,7 @@ def assign_ranges(members: Iterable[Subscriber], partitions: Mapping[str, int]) 
 
 
 def assign_uniformly(members: Sequence[Subscriber], partitions: Mapping[str, int]) -> Targets:
-    """Give all members about the same number of partitions, and move as few as that allows.
-
-    Args:
-        partitions: the number of partitions of each topic.
-    """
+    """Give all members about the same number of partitions, and move as few as that allows."""
     subscribers: dict[str, list[str]] = defaultdict(list)
     for each in members:
         for topic in each.topics & partitions.keys():

@@ -240,7 +240,6 @@ class StoreConnection:
         """Open an object.
 
         Args:
-            path: as from :meth:`path`.
             name: of the object, in messages.
             is_again: whether to ask for it even if it is open.
 

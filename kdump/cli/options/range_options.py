@@ -47,11 +47,7 @@ class RangeArguments(Struct, frozen=True):
 
 
 def range_options(verb: str) -> Callable[[Command], Command]:
-    """Add the options to a command, as its argument ``records``: a :class:`RangeArguments`.
-
-    Args:
-        verb: what the command does with records, as in "Search".
-    """
+    """Add the options to a command, as its argument ``records``: a :class:`RangeArguments`."""
     return option_group(
         "records",
         RangeArguments,

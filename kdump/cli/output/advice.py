@@ -55,7 +55,6 @@ def salvage_command(
     Args:
         selection: the options that select the partitions; none for all of them.
         log_dirs: all log directories of the broker.
-        options: the configuration options, as typed.
     """
     words = ["kdump", "recover", "--policy", "salvage", *(["--dry-run"] if dry_run else [])]
     return shlex.join([*words, *selection, *options, *map(str, dict.fromkeys(log_dirs))])
@@ -267,7 +266,6 @@ def preview_advice(
 
     Args:
         results: the previewed result of each log directory.
-        options: the configuration options, as typed.
         is_selection: whether only some partitions were selected.
     """
     log_dirs = [result.directory.path for result in results]

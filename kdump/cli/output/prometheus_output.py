@@ -51,7 +51,6 @@ class MetricsPrinter:
     Args:
         shown: the other printer; None without one.
         out: the file that is written; None for standard output.
-        now_ms: when the run began.
 
     Raises:
         KdumpError: the package that writes the format is not installed.

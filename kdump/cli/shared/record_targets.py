@@ -123,7 +123,6 @@ def one_of_each(
 
     Args:
         diagnostics: takes the replicas that cannot be read: they may be better.
-        done: what the command does with records, as in "searched".
         hint: what to do to have the others, too.
 
     Raises:
@@ -147,7 +146,6 @@ def say_where_else(status: ExitStatus, done: str, *, has_others: bool) -> None:
 
     Args:
         status: of the command; nothing is said without damage.
-        done: what the command does with records, as in "searched".
         has_others: whether any were left out.
     """
     if has_others and status & ExitStatus.DAMAGE_LEFT:

@@ -112,7 +112,6 @@ class DirectoryBackup:
     """The backup of one log directory.
 
     Attributes:
-        unreadable: why there is no snapshot.
         changed: paths of files that a broker changed while they were read.
     """
 

@@ -77,11 +77,7 @@ class LivingReplicaLog(ReplicaLog):
         """Begin to read.
 
         Args:
-            replica: as it was when the comparison began.
-            start_offset: the first offset of the log then.
-            read_from: batches that end before this offset are skipped.
             cleaned_to: None if the cleaner may remove records from all segments but the last.
-            limit: records from this offset on are not taken.
         """
         self._replica = replica
         self._is_cleaned = cleaned_to is None

@@ -629,9 +629,6 @@ class _Rewinding:
         """The same, with transactions ended, and the offsets of groups lowered that lie beyond.
 
         Args:
-            by_key: the numbers of the replicas of each partition.
-            logs: as they are cut.
-            cuts: where.
             ends: of transactions, by log.
             groups: to lower committed offsets; None to leave them.
             shares: what share groups have delivered, by log.

@@ -107,7 +107,6 @@ def lost_shares(
 
     Args:
         expected: by the records of groups.
-        logs: what they had delivered.
         written: what is said again.
         are_all_given: whether without metadata the logs at hand are all that there are.
     """

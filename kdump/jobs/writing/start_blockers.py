@@ -82,7 +82,6 @@ def severe_with(
     """The severe findings about log directories, with those about their partitions.
 
     Args:
-        directories: all given log directories of a broker.
         in_partitions: the severe findings about partitions, by the path of the directory.
     """
     clusters = {path: each.cluster for path, each in settings.items()}

@@ -246,7 +246,6 @@ def columns_named(names: Sequence[str], corrupt_column: str | None) -> tuple[Sou
     """The columns with these names, regardless of case.
 
     Args:
-        names: in the order to return.
         corrupt_column: name of the column for damage; None for none.
 
     Raises:

@@ -64,7 +64,6 @@ def plan_splits(
     """Plan the splits to read, by partition and offset.
 
     Args:
-        filters: that rows have to match.
         skips_unreadable: log partitions that cannot be read, and leave them out.
 
     Raises:

@@ -102,7 +102,6 @@ def redaction(*, is_redacted: bool, log_dirs: Iterable[str], files: Iterable[str
     """The redaction of a report.
 
     Args:
-        is_redacted: whether anything is left out.
         log_dirs: paths of log directories, as typed and as found; they are numbered.
         files: other paths on the command line.
     """
