@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,10 +14,8 @@ from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.write_arguments import RepairArguments
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
+from kdump.log.selection import PartitionSelection
 from kdump.storage.location import Location
-
-if TYPE_CHECKING:
-    from kdump.log.selection import PartitionSelection
 
 
 @click.command("rebuild-index")

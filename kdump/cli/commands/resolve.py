@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,10 +15,8 @@ from kdump.cli.output.write_arguments import RepairArguments
 from kdump.engine.engine_choice import EngineOptions
 from kdump.errors import ExitStatus
 from kdump.formats.names import PartitionState
+from kdump.log.selection import PartitionSelection
 from kdump.storage.location import Location
-
-if TYPE_CHECKING:
-    from kdump.log.selection import PartitionSelection
 
 
 @click.command("resolve")

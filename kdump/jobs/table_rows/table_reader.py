@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -22,15 +22,13 @@ from kdump.errors import ExitStatus
 from kdump.jobs.table_rows.all_tables import RECORDS, table_of
 from kdump.jobs.table_rows.log_tables import BATCHES, FINDINGS, TOPICS
 from kdump.jobs.table_rows.state_tables import CONFIGS, GROUP_OFFSETS, TRANSACTIONS
+from kdump.payloads.record_payloads import RecordPayloads
+from kdump.storage.location import Location
 from kdump.storage.places import missing_in_archives
 from kdump.tables.kafka_log.damage import with_status
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.table import TableColumn, named_columns
 from kdump.tables.table_options import parse_table_options
-
-if TYPE_CHECKING:
-    from kdump.payloads.record_payloads import RecordPayloads
-    from kdump.storage.location import Location
 
 _LOG: Final = logging.getLogger(__name__)
 
