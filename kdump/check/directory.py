@@ -376,7 +376,14 @@ def check_access(log_directory: LogDirectory) -> Iterator[Finding]:
     owner = storage.ownership(directory.path)
     reported = {problem.path for problem in log_directory.problems}
     inaccessible: list[tuple[Location, Ownership]] = []
-    for around, entry in _owned_entries(storage, directory):
+    # What the user may write in any case is not listed again.
+    accessible = {
+        each.path.name
+        for each in log_directory.partitions
+        if each.ownership is not None
+        and not missing_access(each.ownership, owner.user_id, owner.group_id)
+    }
+    for around, entry in _owned_entries(storage, directory, accessible):
         found = entry.ownership
         if entry.is_link:
             path = around / entry.name
@@ -394,17 +401,22 @@ def check_access(log_directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _owned_entries(
-    storage: OwnedStorage, directory: Location
+    storage: OwnedStorage, directory: Location, accessible: set[str]
 ) -> Iterator[tuple[Location, OwnedEntry]]:
     """List a log directory and everything in it, down to the files of its partitions.
 
     Each entry comes with its directory.
+
+    Args:
+        accessible: names of the partitions whose files need no look.
     """
     yield directory.parent, storage.owned_entry(directory.path)
     for entry in sorted(storage.owned_entries(directory.path), key=_name):
         if not entry.name.startswith(names.KDUMP_PREFIX):  # no broker opens these
             yield directory, entry
         if isinstance(entry.ownership, OSError) or not entry.ownership.is_directory:
+            continue
+        if entry.name in accessible:
             continue
         path = directory / entry.name
         try:
@@ -452,8 +464,11 @@ def _link(path: Location, target: str) -> Finding:
     )
 
 
-def missing_access(status: Ownership, user_id: int, group_id: int, name: str) -> str:
-    """Say what a user may not do with a file: ``read``, ``write``, both, or empty."""
+def missing_access(status: Ownership, user_id: int, group_id: int, name: str = "") -> str:
+    """Say what a user may not do with a file: ``read``, ``write``, both, or empty.
+
+    Without its name, all that any file is opened for counts.
+    """
     if user_id == 0:
         return ""
     bits = status.permissions

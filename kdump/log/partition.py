@@ -24,6 +24,7 @@ from kdump.formats.uuids import format_uuid
 from kdump.log.segment import Segment
 from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
 from kdump.storage.location import Location
+from kdump.storage.ownership import Ownership
 
 
 class LeftoverKind(enum.Enum):
@@ -79,6 +80,8 @@ class Partition(Struct, frozen=True):
         names_on_disk: files that a starting broker renames before it uses them: the name on disk
             by the name in use. Empty for a directory as it is listed.
         entries: of the directory; empty unless they were to be kept.
+        ownership: of everything in the directory, if that is files with one owner and the same
+            permissions; else None.
     """
 
     path: Location
@@ -92,6 +95,7 @@ class Partition(Struct, frozen=True):
     total_bytes: int
     names_on_disk: Mapping[str, str] = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
+    ownership: Ownership | None = None
 
     @property
     def key(self) -> TopicPartition:
@@ -278,7 +282,14 @@ def read_partition(
         if entry.kind in SPECIAL_KINDS and names.is_partition_file(entry.name):
             raise special_file_error(str(path / entry.name), entry.kind, "remove it")
         listing.add(entry.name, None)
-    return listing.partition(path, topic_partition, state, entries if keep_entries else ())
+    owned = {entry.ownership for entry in entries}
+    return listing.partition(
+        path,
+        topic_partition,
+        state,
+        entries if keep_entries else (),
+        owned.pop() if len(owned) == 1 else None,
+    )
 
 
 def list_partition(
@@ -348,6 +359,7 @@ class _Listing:
         topic_partition: TopicPartition | None,
         state: PartitionState,
         entries: Iterable[Entry] = (),
+        ownership: Ownership | None = None,
     ) -> Partition:
         return Partition(
             path=path,
@@ -367,6 +379,7 @@ class _Listing:
             foreign=tuple(sorted(self.foreign)),
             total_bytes=self.total_bytes,
             entries=tuple(entries),
+            ownership=ownership,
         )
 
     def _segments(self) -> Iterator[Segment]:

@@ -6,6 +6,8 @@ import enum
 import errno
 from typing import Final, NamedTuple
 
+from kdump.storage.ownership import Ownership
+
 _NS_PER_MS: Final = 1_000_000
 _LONGEST_NAME: Final = 255
 """``NAME_MAX``; keys of object stores and names in archives have no such limit."""
@@ -75,6 +77,7 @@ class Entry(NamedTuple):
         error: why an entry cannot be looked at; None for a link to nothing.
         file_id: of a file, its number on its disk; 0 where a storage has none.
         changed_ns: when anything of a file last changed, its status too (``st_ctime``); likewise.
+        ownership: of a file that is no link; None for anything else, or if its storage has none.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Entry(NamedTuple):
     error: OSError | None = None
     file_id: int = 0
     changed_ns: int = 0
+    ownership: Ownership | None = None
 
     @property
     def modified_ms(self) -> int:

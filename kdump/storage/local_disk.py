@@ -11,6 +11,7 @@ read is an :class:`OSError` that can be reported with its file and position.
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import os
 import stat
@@ -349,6 +350,7 @@ def _entry(name: str, status: os.stat_result, is_link: bool) -> Entry:
         hole_bytes,
         file_id=status.st_ino,
         changed_ns=status.st_ctime_ns,
+        ownership=None if is_link else _ownership_of(status.st_uid, status.st_gid, status.st_mode),
     )
 
 
@@ -361,9 +363,10 @@ def _owned(name: str, status: os.stat_result) -> OwnedEntry:
 
 
 def _ownership(status: os.stat_result) -> Ownership:
-    return Ownership(
-        status.st_uid,
-        status.st_gid,
-        stat.S_IMODE(status.st_mode),
-        stat.S_ISDIR(status.st_mode),
-    )
+    return _ownership_of(status.st_uid, status.st_gid, status.st_mode)
+
+
+@functools.lru_cache
+def _ownership_of(user_id: int, group_id: int, mode: int) -> Ownership:
+    """One value for all files that have the same: there are few."""
+    return Ownership(user_id, group_id, stat.S_IMODE(mode), stat.S_ISDIR(mode))

@@ -489,6 +489,23 @@ def test_files_of_another_user_are_one_warning_with_a_count(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_files_that_all_are_of_another_user_are_found(is_linked: bool, tmp_path: Path) -> None:
+    partition = LogModel().write(tmp_path / "logs")
+    os.chown(tmp_path / "logs", 4711, 4711)
+    if is_linked:
+        for path in (tmp_path / "logs").rglob("*"):
+            os.chown(path, 4711, 4711)
+        log = partition / "00000000000000000000.log"
+        log.rename(tmp_path / log.name)
+        log.symlink_to(tmp_path / log.name)
+        os.chown(tmp_path / log.name, 0, 0)
+    found = {each.code: each for each in findings_in(tmp_path / "logs")}
+    assert ("more" in found["file-permissions"].what) is not is_linked
+    assert ("symbolic-link" in found) is is_linked
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_file_that_no_broker_opens_may_be_another_users(tmp_path: Path) -> None:
     LogModel().write(tmp_path / "logs")
     for path in (tmp_path / "logs", *(tmp_path / "logs").rglob("*")):

@@ -12,6 +12,7 @@ import pytest
 
 from kdump.storage.entries import Entry, EntryKind, SpecialFileError
 from kdump.storage.local_disk import local
+from kdump.storage.ownership import Ownership
 
 MIB = 1 << 20
 
@@ -33,6 +34,7 @@ def test_a_file_is_listed_with_its_size_and_time(tmp_path: Path) -> None:
         1_700_000_000_123_456_789,
         file_id=status.st_ino,
         changed_ns=status.st_ctime_ns,
+        ownership=Ownership(status.st_uid, status.st_gid, status.st_mode & 0o7777),
     )
     assert entry.modified_ms == 1_700_000_000_123
 
@@ -49,7 +51,8 @@ def test_a_link_is_listed_as_its_target(tmp_path: Path) -> None:
     (tmp_path / "to-file").symlink_to("file")
     (tmp_path / "to-directory").symlink_to("directory")
     entries = listed(tmp_path)
-    assert entries["to-file"] == entries["file"]._replace(name="to-file", is_link=True)
+    as_linked = entries["file"]._replace(name="to-file", is_link=True, ownership=None)
+    assert entries["to-file"] == as_linked
     assert entries["to-directory"] == Entry("to-directory", EntryKind.DIRECTORY, is_link=True)
 
 

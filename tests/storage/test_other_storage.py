@@ -69,6 +69,7 @@ def listed(location: Location) -> object:
             each,
             path=HERE,
             segments=tuple(msgspec.structs.replace(every, hole_bytes=0) for every in each.segments),
+            ownership=None,
         )
         for each in found.partitions
     ]

@@ -9,7 +9,7 @@ import pickle
 import random
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given, settings
@@ -46,6 +46,10 @@ def back_up(folder: Path, *log_dirs: str) -> str:
     return name
 
 
+_LOCAL: Final[dict[str, Any]] = {"file_id": 0, "changed_ns": 0, "hole_bytes": 0, "ownership": None}
+"""What only a local disk says of a file."""
+
+
 def tree(location: Location) -> dict[str, Any]:
     """All names below a location, with what a listing says of them and the content of files."""
     found: dict[str, Any] = {}
@@ -54,8 +58,8 @@ def tree(location: Location) -> dict[str, Any]:
         if entry.kind is EntryKind.DIRECTORY:
             found[entry.name] = tree(below)
         else:
-            shown = entry._replace(file_id=0, changed_ns=0, hole_bytes=0)
-            assert below.status()._replace(file_id=0, changed_ns=0, hole_bytes=0) == shown
+            shown = entry._replace(**_LOCAL)
+            assert below.status()._replace(**_LOCAL) == shown
             found[entry.name] = shown, below.read()
     return found
 
