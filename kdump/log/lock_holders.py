@@ -41,7 +41,7 @@ _noted: Final = dict[Location, str]()
 _living: Final = set[Location]()
 _seen_unlocked: Final = set[Location]()
 _reported: Final = set[Path]()
-_looked: Final = dict[Path, _Look]()
+_looked: Final = dict[Location, _Look]()
 """What this process saw when it last looked whether another one had locked a log directory."""
 _LOOK_VALID_S: Final = 0.05
 """How long a broker that has just been started leaves the files alone, at least."""
@@ -53,9 +53,8 @@ def note_holder(log_dir: Location) -> None:
     if path is None:
         return
     holder = lock_holder(path / LOCK_FILE)
-    for each in (path, log_dir.storage.local_path(log_dir.as_absolute().path)):
-        if each is not None:
-            _looked[each] = _Look(holder is not None, time.perf_counter())
+    for each in (log_dir, log_dir.as_absolute()):
+        _looked[each] = _Look(holder is not None, time.perf_counter())
     if holder is None:
         _seen_unlocked.add(log_dir)
     else:
@@ -78,12 +77,12 @@ def in_use_by(log_dir: Location) -> str | None:
 
 def is_locked(log_dir: Location) -> bool:
     """Whether another process has locked a log directory, or had when this one last looked."""
-    path = log_dir.storage.local_path(log_dir.path)
-    if path is None:
-        return False
-    seen, now_s = _looked.get(path), time.perf_counter()
+    seen, now_s = _looked.get(log_dir), time.perf_counter()
     if seen is None or not (seen.is_locked or now_s - seen.time_s < _LOOK_VALID_S):
-        seen = _looked[path] = _Look(lock_holder(path / LOCK_FILE) is not None, now_s)
+        path = log_dir.storage.local_path(log_dir.path)
+        if path is None:
+            return False
+        seen = _looked[log_dir] = _Look(lock_holder(path / LOCK_FILE) is not None, now_s)
     return seen.is_locked
 
 
