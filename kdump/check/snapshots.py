@@ -49,7 +49,7 @@ class SnapshotFiles:
             OSError: the file is missing, or cannot be read.
         """
         path = self.path(offset)
-        data = path.read()
+        data = path.read_listed()
         snapshot = check_snapshot_file(str(path), data)
         self._known[offset] = SnapshotFile(
             len(data),

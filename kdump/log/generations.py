@@ -97,7 +97,7 @@ def segment_generations(partition: Partition) -> Counter[str]:
 def _segment_generation(partition: Partition, segment: Segment) -> Generation:
     path = partition.segment_path(segment, segment.log_kind)
     if segment.log_bytes <= _LARGEST_SMALL_BYTES:
-        data = path.read()
+        data = path.read_listed()
         return _generation(partition, segment, lambda at: data[at : at + record_batch.HEADER_BYTES])
     with path.open_file() as log:
         return _generation(
@@ -153,7 +153,7 @@ def _first_entries(
 ) -> Sequence[OffsetIndexEntry]:
     path = partition.segment_path(segment, FileKind.OFFSET_INDEX)
     if size_bytes <= _LARGEST_SMALL_BYTES:
-        return offset_entries_in(path.read(), _MOST_ENTRIES)
+        return offset_entries_in(path.read_listed(), _MOST_ENTRIES)
     with path.open_file() as source:
         return first_offset_entries(source, _MOST_ENTRIES)
 
