@@ -258,6 +258,8 @@ class PartitionCheck:
         self._index_entries = []
         yield from self._check_present(segment)
         yield from self._check_last_time(segment)
+        if segment.transaction_index_bytes is None and not self._aborted:
+            return  # as in most segments
         path = self.scope.partition.segment_path(segment, FileKind.TRANSACTION_INDEX)
         into = Collector()
         index, account = None, ByteAccount()

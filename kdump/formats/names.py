@@ -166,7 +166,7 @@ class OffsetFileName(NamedTuple):
     stage: FileStage = FileStage.LIVE
 
     def __str__(self) -> str:
-        return f"{self.offset:020d}{self.kind.value}{self.stage.value}"
+        return f"{self.offset:020d}{self.kind.extension}{self.stage.value}"
 
 
 @functools.lru_cache(maxsize=4096)
