@@ -334,24 +334,22 @@ def _not_looked_at(found: os.DirEntry[str], failure: OSError) -> Entry | None:
 
 
 def _entry(name: str, status: os.stat_result, is_link: bool) -> Entry:
-    if not stat.S_ISREG(status.st_mode):
+    mode = status.st_mode
+    if not stat.S_ISREG(mode):
         return Entry(name, _kind(status), is_link)
     size_bytes, hole_bytes = status.st_size, 0
     if size_bytes >= _LEAST_HOLE_BYTES:
         hole_bytes = size_bytes - status.st_blocks * _BLOCK_BYTES
         if hole_bytes < _LEAST_HOLE_BYTES:
             hole_bytes = 0
+    ownership = None if is_link else _ownership_of(status.st_uid, status.st_gid, mode)
+    # By position: to give names takes a fourth of the time, for each of 100,000 files.
+    # fmt: off
     return Entry(
-        name,
-        EntryKind.FILE,
-        is_link,
-        size_bytes,
-        status.st_mtime_ns,
-        hole_bytes,
-        file_id=status.st_ino,
-        changed_ns=status.st_ctime_ns,
-        ownership=None if is_link else _ownership_of(status.st_uid, status.st_gid, status.st_mode),
+        name, EntryKind.FILE, is_link, size_bytes, status.st_mtime_ns, hole_bytes, None,
+        status.st_ino, status.st_ctime_ns, ownership,
     )
+    # fmt: on
 
 
 def _kind(status: os.stat_result) -> EntryKind:
