@@ -23,6 +23,8 @@ pytestmark = pytest.mark.differential
 
 NODES: Final = ("b1-d1", "b2-d1", "b3-d1", "c1001", "c1002", "c1003")
 LOG: Final = f"{0:020d}.log"
+MS_EACH: Final = 1000
+OF_THE_MOMENT: Final = ("configs", "acls", "scram", "quotas", "delegation_tokens")
 
 
 def kafka_image(metadata_server: JavaServer, log: Path, last_offset: int) -> dict[str, Any]:
@@ -84,17 +86,22 @@ def test_at_random_offsets_of_a_log_that_real_controllers_wrote(
         require_same(image, kafka_image(metadata_server, path / LOG, offset))
 
 
+def random_log(folder: Path, seed: int, server: JavaServer) -> tuple[Path, Partition, int]:
+    """Let Kafka write a log; return it, its partition, and its end offset."""
+    path = folder / f"{CLUSTER_METADATA_TOPIC}-0"
+    path.mkdir()
+    end = server.ask_words(["write", str(path / LOG), str(seed), "400"])["end"]
+    return path / LOG, metadata_partition(path), int(end)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_at_random_offsets_of_a_log_of_random_records(
     seed: int, tmp_path: Path, metadata_server: JavaServer
 ) -> None:
-    path = tmp_path / f"{CLUSTER_METADATA_TOPIC}-0"
-    path.mkdir()
-    end = int(metadata_server.ask_words(["write", str(path / LOG), str(seed), "400"])["end"])
-    partition = metadata_partition(path)
+    log, partition, end = random_log(tmp_path, seed, metadata_server)
     for offset in [*sorted(random.Random(seed).sample(range(end - 1), 10)), end - 1]:
         image = read_image(partition, MetadataPoint(offset))
-        require_same(image, kafka_image(metadata_server, path / LOG, offset))
+        require_same(image, kafka_image(metadata_server, log, offset))
 
 
 def read_image(partition: Partition, point: MetadataPoint) -> MetadataImage:
@@ -107,20 +114,14 @@ def test_what_goes_back_to_a_moment_is_as_kafka_has_it_then_and_the_rest_as_at_t
     seed: int, tmp_path: Path, metadata_server: JavaServer
 ) -> None:
     """Moments between records, and in the middle of metadata transactions."""
-    path = tmp_path / f"{CLUSTER_METADATA_TOPIC}-0"
-    path.mkdir()
-    end = int(metadata_server.ask_words(["write", str(path / LOG), str(seed), "400"])["end"])
-    partition = metadata_partition(path)
+    log, partition, end = random_log(tmp_path, seed, metadata_server)
     now = read_image(partition, MetadataPoint())
-    last = kafka_image(metadata_server, path / LOG, end - 1)
+    last = kafka_image(metadata_server, log, end - 1)
     for offset in sorted(random.Random(seed).sample(range(end - 1), 10)):
         time_ms = time_of(offset) + random.Random(offset).choice([0, MS_EACH - 1])
-        then = kafka_image(metadata_server, path / LOG, offset)
+        then = kafka_image(metadata_server, log, offset)
         image = rewound_image(now, read_image(partition, MetadataPoint(time_ms=time_ms)))
         require_same(image, rewound_answer(last, then))
-
-
-MS_EACH: Final = 1000
 
 
 def time_of(offset: int) -> int:
@@ -133,6 +134,3 @@ def rewound_answer(last: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]
     rows = {topic["id"]: topic for topic in last["topics"]}
     topics = [rows.get(topic["id"], topic) for topic in then["topics"]]
     return {**last, **{name: then[name] for name in OF_THE_MOMENT}, "topics": topics}
-
-
-OF_THE_MOMENT: Final = ("configs", "acls", "scram", "quotas", "delegation_tokens")
