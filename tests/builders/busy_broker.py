@@ -52,7 +52,7 @@ def busy(
     Each of these has records that a consumer gets, however slow the machine is. ``most_rounds``
     says how many times each producer may have sent its records by now, at least twice.
     """
-    admin = AdminClient(_client(address))
+    admin = AdminClient(connection(address))
     known = admin.list_topics(timeout=_PATIENCE_S).topics
     new = [
         NewTopic(name, 3, replicas, config=each)
@@ -103,7 +103,7 @@ class _Rounds:
             yield number * _RECORDS
 
 
-def _client(address: str) -> dict[str, Any]:
+def connection(address: str) -> dict[str, Any]:
     """How to connect, without a word about topics that are gone.
 
     Clients log to standard error, which may be that of a command that runs meanwhile.
@@ -118,7 +118,7 @@ def _send(producer: Producer, topic: str, numbers: range) -> None:
 
 
 def _produce(address: str, rounds: _Rounds, written: threading.Event) -> None:
-    producer = Producer(_client(address) | {"enable.idempotence": True, "linger.ms": 5})
+    producer = Producer(connection(address) | {"enable.idempotence": True, "linger.ms": 5})
     for start in rounds:
         for topic in ("events", "keyed"):
             _send(producer, topic, range(start, start + _RECORDS))
@@ -133,7 +133,7 @@ def _produce_transactions(address: str, rounds: _Rounds, committed: threading.Ev
     producer: Producer | None = None
     for start in rounds:
         if producer is None:
-            producer = Producer(_client(address) | {"transactional.id": "busy"})
+            producer = Producer(connection(address) | {"transactional.id": "busy"})
             producer.init_transactions()
         producer.begin_transaction()
         _send(producer, "ledger", range(start, start + _RECORDS))
@@ -152,8 +152,8 @@ def _produce_transactions(address: str, rounds: _Rounds, committed: threading.Ev
 
 
 def _create_and_delete(address: str, stop: threading.Event) -> None:
-    admin = AdminClient(_client(address))
-    producer = Producer(_client(address))
+    admin = AdminClient(connection(address))
+    producer = Producer(connection(address))
     for number in itertools.count():
         name = f"brief-{number}"
         for created in admin.create_topics([NewTopic(name, 2, 1)]).values():

@@ -30,7 +30,7 @@ DELETED: Final = ("events", "ledger")
 
 def delete_records(address: str, rng: random.Random) -> None:
     """Delete all records of some partitions, and some of others."""
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    admin = AdminClient(busy_broker.connection(address))
     for topic in DELETED:
         for number in range(3):
             before = rng.choice([-1, -1, rng.randrange(200), None])

@@ -44,7 +44,7 @@ BATCHES: Final = 3
 @contextmanager
 def what_was_read_is_deleted(address: str, stream: StreamedLog) -> Iterator[None]:
     """Delete the records of the micro-batches that were finished, all the time."""
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    admin = AdminClient(busy_broker.connection(address))
     stop = threading.Event()
 
     def delete() -> None:

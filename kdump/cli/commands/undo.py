@@ -106,13 +106,12 @@ def command(
     require_at_most_one({"--list": is_list, "--discard": is_discard})
     if is_list and undo_id is not None:
         raise UsageProblem("--list and ID are mutually exclusive")
-    log_dir = location.local_path
     if location.kind() is None:
         raise KdumpError(f"{location}: {os.strerror(errno.ENOENT)}")
     with phase(f"looking at {location}"):
         _require_log_directory(location)
     if is_list:
-        _list(log_dir, output)
+        _list(location.local_path, output)
     elif is_discard:
         _discard(location, undo_id, output, dry_run=dry_run)
     else:
