@@ -243,7 +243,7 @@ def has_possible_offsets(batches: BatchColumns) -> Flags:
     """Which headers have possible offsets; the magic may be unknown."""
     delta = batches.last_offset_delta
     is_possible: Flags = (batches.base_offset >= 0) & (delta >= 0)
-    is_possible &= batches.base_offset <= GREATEST_OFFSET - np.maximum(delta, 0)
+    is_possible &= batches.base_offset <= GREATEST_OFFSET - delta
     return is_possible
 
 
@@ -260,13 +260,12 @@ def _is_sound(batches: BatchColumns) -> Flags:
 def by_itself(window: Window) -> tuple[Flags, dict[int, FormatError | str]]:
     """Which batches are valid by themselves, and by row what is wrong with the others."""
     batches = window.batches
-    is_known = has_known_magic(batches)
     is_possible = _is_sound(batches)
     problems: dict[int, FormatError | str] = {}
-    for row in np.flatnonzero(~is_possible).tolist():
+    for row in (~is_possible).nonzero()[0].tolist():
         if not batches.is_valid[row]:
             problems[row] = "its checksum is wrong"
-        elif not is_known[row]:
+        elif not has_known_magic(batches)[row]:
             problems[row] = f"its magic, {int(batches.magic[row])}, is unknown"
         else:
             header = batches.header(row)

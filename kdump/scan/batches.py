@@ -259,7 +259,8 @@ def read_windows(
                 wanted = max(claimed, record_batch.HEADER_BYTES)
             continue
         columns = _columns(data, np.array(starts, np.int64), walked, position)
-        columns.is_valid[broken] = False
+        if broken:
+            columns.is_valid[broken] = False
         _fill_legacy(data, starts, columns, checksums)
         yield Window(source, data, position, columns, stop)
         if stop is not None:

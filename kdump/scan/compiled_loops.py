@@ -52,19 +52,20 @@ def whole_batches(
     if loops is None:
         return [], [], 0
     most = available // record_batch.HEADER_BYTES
-    starts = np.empty(most, np.int64)
-    is_valid = np.empty(most, np.bool_)
-    end = np.empty(1, np.int64)
+    # In one array, whose address takes as long as the walk over a few batches.
+    found = np.empty(2 * most + 1, np.int64)
+    address = found.ctypes.data
     count = loops.kdump_walk(
         data.ctypes.data,
         available,
         checksums,
         most,
-        starts.ctypes.data,
-        is_valid.ctypes.data,
-        end.ctypes.data,
+        address + found.itemsize,
+        address + found.itemsize * (1 + most),
+        address,
     )
-    return starts[:count].tolist(), np.flatnonzero(~is_valid[:count]).tolist(), int(end[0])
+    is_valid = found[1 + most :].view(np.bool_)[:count]
+    return found[1 : 1 + count].tolist(), (~is_valid).nonzero()[0].tolist(), int(found[0])
 
 
 def record_fields(

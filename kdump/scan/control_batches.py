@@ -70,9 +70,10 @@ def malformed_control_batches(window: Window, wanted: Flags) -> dict[int, Format
     found: dict[int, FormatError] = {}
     if window.is_giant:
         return found
-    rows = np.flatnonzero(wanted & is_control(batches) & (batches.records_count != 0))
-    if not rows.size:
+    is_wanted = is_control(batches)
+    if not is_wanted.any():
         return found
+    rows = np.flatnonzero(is_wanted & wanted & (batches.records_count != 0))
     is_plain = plain_markers(window, rows)[0]
     for row in rows[~is_plain].tolist():
         try:

@@ -31,9 +31,10 @@ def reaching_records(window: Window) -> Window:
     A consumer gets all these records, if they can be decoded.
     """
     batches = window.batches
-    is_short = has_more_records(batches) & batches.is_valid & (batches.last_offset_delta >= 0)
+    is_short = has_more_records(batches)
     if not is_short.any():
         return window
+    is_short &= batches.is_valid & (batches.last_offset_delta >= 0)
     deltas = batches.last_offset_delta.copy()
     for row in np.flatnonzero(is_short).tolist():
         reached = last_record(window.rows(slice(row, row + 1)))
