@@ -86,6 +86,7 @@ class Case:
         ratio: limit of kdump's time, as a multiple of the other command's.
         more_seconds: added to that limit.
         seconds: limit of kdump's time.
+        cpu_seconds: limit of the processor time of kdump and all that it starts.
         peak_mb: limit of the resident memory of any process of kdump.
         worker_peak_mb: limit for any Python process that works for kdump; takes one more run.
     """
@@ -99,6 +100,7 @@ class Case:
     ratio: float | None = None
     more_seconds: float = 0
     seconds: float | None = None
+    cpu_seconds: float | None = None
     peak_mb: float | None = 150.0
     worker_peak_mb: float | None = None
 

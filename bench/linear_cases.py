@@ -35,10 +35,20 @@ _WALKS: Final = (
     (("ls",), "", 3.0),
     (("info",), "", 1.5),
     (("verify",), "", 12.0),
+    (("verify", "--quick"), "", 3.0),
     (("recover", "--dry-run"), "-unclean", 10.0),
     (_retained(86_400_000), "", _RETAIN_WALKS),
 )
 """Words of kdump, the suffix of the directory, and the limit in walks."""
+
+
+_READ_SECONDS: Final = (
+    (("export", "--out", "{data}/exported"), "remove('exported', folder)", 15.0),
+    (("report", "--force", "--out", "{data}/report.html"), "", 8.0),
+    (("diff", "{data}/partitions-10000-unclean"), "", 8.0),
+    (("grep", "-F", "order-4711"), "", 6.0),
+)
+"""Words of kdump, what comes before each run, and the limit in seconds of processor time."""
 
 
 def _partitions(count: int, suffix: str) -> Data:
@@ -56,6 +66,19 @@ def _walked(words: tuple[str, ...], suffix: str, walks: float, note: str = "") -
         (Other(Program.WALK, (directory,)),),
         (_partitions(10_000, suffix),),
         ratio=walks,
+        peak_mb=300,
+    )
+
+
+def _read(words: tuple[str, ...], before: str, cpu_seconds: float) -> Case:
+    """Read the records of all partitions."""
+    return Case(
+        f"{words[0]}, 10,000 partitions, 30,000 segments",
+        (*words, "{data}/partitions-10000"),
+        data=(_partitions(10_000, ""), _partitions(10_000, "-unclean")),
+        before=before,
+        copies_gb=0.5,
+        cpu_seconds=cpu_seconds,
         peak_mb=300,
     )
 
@@ -78,6 +101,7 @@ def _shown(words: tuple[str, ...]) -> str:
 MANY_PARTITIONS: Final = (
     *(_walked(*each) for each in _WALKS),
     _walked(_retained(_CENTURY_MS), "", _RETAIN_WALKS, ", nothing is due"),
+    *(_read(*each) for each in _READ_SECONDS),
     *(_doubled(words, suffix) for words, suffix, _ in _WALKS),
     Case(
         "metadata collect, 10,000 partitions",

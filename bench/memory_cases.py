@@ -207,6 +207,19 @@ COMMANDS: Final = (
         takes_config=True,
         takes_engine=False,
     ),
+    MemoryCommand(
+        "erase --dry-run",
+        ("erase", "--dry-run", "--topic", "*", "--key", "order-4711", "{input}"),
+        takes_config=True,
+    ),
+    MemoryCommand(
+        "rewind --dry-run",
+        (
+            *("rewind", "--dry-run", "--to", "2020-01-01T00:00:00Z", *_KNOWN),
+            *("--config", "cleanup.policy=delete", "{input}"),
+        ),
+        takes_config=True,
+    ),
     MemoryCommand("resolve --dry-run", ("resolve", "--dry-run", "{input}"), takes_config=True),
     MemoryCommand(
         "rebuild-index",

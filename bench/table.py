@@ -67,6 +67,8 @@ def line_of(
         excesses.append("nothing to compare with")
     if case.seconds is not None and ours.seconds > case.seconds:
         excesses.append(f"{ours.seconds:.2f} s, at most {limit_of(case)}")
+    if case.cpu_seconds is not None and ours.cpu_seconds > case.cpu_seconds:
+        excesses.append(f"{ours.cpu_seconds:.2f} s of CPU, at most {limit_of(case)}")
     if case.peak_mb is not None and ours.peak_mb > case.peak_mb:
         excesses.append(f"peak of {ours.peak_mb:.0f} MB, at most {case.peak_mb:.0f} MB")
     if peaks is not None and case.worker_peak_mb is not None:
@@ -84,6 +86,8 @@ def limit_of(case: Case) -> str:
     """Word the limit of a case's time, or nothing."""
     if case.seconds is not None:
         return f"{case.seconds:.2f} s"
+    if case.cpu_seconds is not None:
+        return f"{case.cpu_seconds:.2f} s of CPU"
     if case.ratio is None:
         return ""
     return f"{case.ratio:.2f}" + (f" + {case.more_seconds:.0f} s" if case.more_seconds else "")

@@ -31,6 +31,7 @@ print(json.dumps({
         Case("a", (), ratio=0.5, more_seconds=2), runs(6), [Compared("b", runs(10))], None
     ).excess,
     "seconds": line_of(Case("a", (), seconds=1), runs(2), [], None).excess,
+    "cpu": line_of(Case("a", (), cpu_seconds=1), runs(2), [], None).excess,
     "peak": line_of(Case("a", (), peak_mb=50), runs(1), [], None).excess,
     "worker": line_of(Case("a", (), worker_peak_mb=50), runs(1), [], Peaks(worker=60)).excess,
     "rate": rate_line_of(RateCase("a", (), (), 2.0), 1.5).excess,
@@ -59,6 +60,7 @@ def test_limits_are_judged_by_pairs_and_beside_the_fastest(repository_root: Path
         "alone": "nothing to compare with",
         "start": "",
         "seconds": "2.00 s, at most 1.00 s",
+        "cpu": "2.00 s of CPU, at most 1.00 s of CPU",
         "peak": "peak of 100 MB, at most 50 MB",
         "worker": "worker of 60 MB, at most 50 MB",
         "rate": "1.50 M records/s a core, at least 2.00",
