@@ -66,7 +66,7 @@ VERIFICATIONS: Final = (
     _checked("verify, 8 GiB of 11 KB batches", "clean-11-kb", ONE_GIB, 1 / 0.6),
     _checked("verify, 8 GiB of 1 KB batches", "clean-1-kb", _ONE_GIB_1_KB, 1 / 0.25),
     _predicted("verify, 826 MB of 11 KB batches, unclean", "unclean-11-kb", _UNFLUSHED, 0.20),
-    _predicted("verify, 438 MB of 1 KB batches, unclean", "unclean-1-kb", _UNFLUSHED_1_KB, 0.5),
+    _predicted("verify, 438 MB of 1 KB batches, unclean", "unclean-1-kb", _UNFLUSHED_1_KB, 0.25),
     Case(
         "verify on Spark, 8 GiB of 11 KB batches",
         ("verify", *SPARK, "{data}/clean-11-kb"),
@@ -85,7 +85,7 @@ RECOVERIES: Final = (
         "crashed-11-kb",
         _UNFLUSHED_QUARTER,
         4,
-        0.5,
+        0.3,
     ),
     _recovered("recover, 438 MB of 1 KB batches", "unclean-1-kb", _UNFLUSHED_1_KB, 2, 0.30),
 )

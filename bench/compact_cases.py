@@ -70,7 +70,7 @@ COMPACTIONS: Final = (
     ),
     _compacted(
         "compact 8 M records, 200 k keys, lz4",
-        0.7,
+        0.3,
         compactable("keyed-lz4", KEYED_MILLION_BYTES["lz4"], "lz4"),
     ),
     _compacted(

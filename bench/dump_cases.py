@@ -43,12 +43,12 @@ def _dump(name: str, shape: str, ratio: float, *options: str) -> Case:
 DUMPS: Final = (
     Case("kdump --version", ("--version",), seconds=0.15),
     _dump("dump headers, 81 MB of 11 KB batches", _11_KB, 0.35),
-    _dump("dump headers, 134 MB of 1 KB batches", _1_KB_134, 0.35),
-    _dump("dump data, text values", _11_KB, 0.22, "--print-data-log"),
-    _dump("dump data, random bytes", _11_KB_RANDOM, 0.30, "--print-data-log"),
-    _dump("dump data, 1 KB batches", _1_KB, 0.28, "--print-data-log"),
-    _dump("dump data, zstd", _ZSTD, 0.28, "--print-data-log"),
-    _dump("dump data, lz4", _LZ4, 0.28, "--print-data-log"),
+    _dump("dump headers, 134 MB of 1 KB batches", _1_KB_134, 0.22),
+    _dump("dump data, text values", _11_KB, 0.10, "--print-data-log"),
+    _dump("dump data, random bytes", _11_KB_RANDOM, 0.25, "--print-data-log"),
+    _dump("dump data, 1 KB batches", _1_KB, 0.12, "--print-data-log"),
+    _dump("dump data, zstd", _ZSTD, 0.20, "--print-data-log"),
+    _dump("dump data, lz4", _LZ4, 0.16, "--print-data-log"),
     Case("dump headers, 1 GiB", ("dump-segment", log("one-gib")), data=(segment(ONE_GIB),)),
     Case(
         "dump data, 1 GiB",
@@ -157,7 +157,8 @@ RATES: Final = (
             f"export --format {file_format}",
             ("exports.py", "{data}/keyed", "--format", file_format),
             (_KEYED,),
+            at_least,
         )
-        for file_format in ("parquet", "csv", "jsonl")
+        for file_format, at_least in (("parquet", 1.0), ("csv", 0.8), ("jsonl", 0.6))
     ),
 )
