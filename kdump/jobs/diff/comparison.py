@@ -215,7 +215,8 @@ class Comparison:
         for number, (batches, each, is_known) in enumerate(zip(taken, found, decided, strict=True)):
             if batches is not None and each is not None and is_known is not None:
                 self._count(number, batches, each, is_known)
-                self._logs[number].expand(batches.rows(~is_known))
+                if not is_known.all():
+                    self._logs[number].expand(batches.rows(~is_known))
 
     def _candidates(
         self, number: int, batches: Batches, taken: Sequence[Batches | None]

@@ -155,7 +155,7 @@ class ReplicaLog:
             return None
         is_whole = count == len(batches.first_offset)
         self._batches = None if is_whole else batches.rows(slice(count, None))
-        return batches.rows(slice(0, count))
+        return batches if is_whole else batches.rows(slice(0, count))
 
     def expand(self, batches: Batches) -> None:
         """Decode the records of these batches, when they are taken."""
@@ -209,7 +209,8 @@ class ReplicaLog:
             is_wanted = (step.batches.last_offset >= self._read_from) & (first_offset < self._limit)
             if is_wanted.any():
                 assert isinstance(step.source, StoredFile)
-                yield Batches(step, first_offset, step.source.location).rows(is_wanted)
+                batches = Batches(step, first_offset, step.source.location)
+                yield batches if is_wanted.all() else batches.rows(is_wanted)
         self.end_offset = max(self.end_offset, self._least_end(partition))
 
     def _windows(self, partition: Partition) -> Iterator[Window | Damage]:
