@@ -96,7 +96,7 @@ class BatchJudge:
             not problems
             and self._is_inside(batches, last_offset).all()
             and int(batches.base_offset[0]) > self._last_offset
-            and (batches.base_offset[1:] > last_offset[:-1]).all()
+            and _rise(batches, last_offset)
             and not self._conflicts(window, int(last_offset[-1]), ahead)
         ):
             self._last_offset = int(last_offset[-1])
@@ -106,11 +106,7 @@ class BatchJudge:
         return self._settle(window, is_possible, problems, following)
 
     def _is_inside(self, batches: BatchColumns, last_offset: Column) -> Flags:
-        part = self._part
-        is_inside: Flags = batches.base_offset >= part.least_offset
-        if part.end_offset is not None:
-            is_inside &= last_offset < part.end_offset
-        return is_inside
+        return _lie_inside(batches, last_offset, self._part.least_offset, self._part.end_offset)
 
     def _conflicts(self, window: Window, last_offset: int, ahead: BatchColumns | None) -> bool:
         """Whether what follows a window does not begin after its last offset."""
@@ -189,6 +185,49 @@ class BatchJudge:
         if is_valid.any():
             self._last_offset = int(last[is_valid][-1])
         return JudgedWindow(window, is_valid, problems)
+
+
+def valid_together(window: Window, least_offset: Column, end_offset: Column) -> Window | None:
+    """Take the batches of whole segments of a log, which are all that these have.
+
+    Args:
+        window: the batches.
+        least_offset: for each batch, the smallest offset in its segment.
+        end_offset: for each batch, the first offset after its segment.
+
+    Returns:
+        The window with last offsets as in :class:`JudgedWindow`; None if there is no batch, or
+        some have to be judged segment by segment.
+    """
+    if not window.batches.count:
+        return None
+    window = reaching_records(window)
+    _, problems = by_itself(window)
+    batches, last_offset = window.batches, window.batches.last_offset
+    if (
+        problems
+        or not _lie_inside(batches, last_offset, least_offset, end_offset).all()
+        or not _rise(batches, last_offset)
+    ):
+        return None
+    return window
+
+
+def _lie_inside(
+    batches: BatchColumns,
+    last_offset: Column,
+    least_offset: int | Column,
+    end_offset: int | Column | None,
+) -> Flags:
+    is_inside: Flags = batches.base_offset >= least_offset
+    if end_offset is not None:
+        is_inside &= last_offset < end_offset
+    return is_inside
+
+
+def _rise(batches: BatchColumns, last_offset: Column) -> bool:
+    """Whether each batch begins after the one before."""
+    return bool((batches.base_offset[1:] > last_offset[:-1]).all())
 
 
 def without_false_claims(

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from kdump.scan.batches import (
     PADDING_BYTES,
     BatchColumns,
+    Bytes,
     Column,
     Flags,
     is_among,
@@ -32,6 +33,7 @@ class JoinedBatches(Struct, frozen=True):
             and others may be none.
         joined_position: for each batch, its position in all logs together.
         begin: for each log, where it begins in all logs together.
+        data: the bytes of all logs, then :data:`~kdump.scan.batches.PADDING_BYTES` zeroes.
     """
 
     batches: BatchColumns
@@ -39,6 +41,7 @@ class JoinedBatches(Struct, frozen=True):
     is_covered: Flags
     joined_position: Column
     begin: Column
+    data: Bytes
 
 
 def read_joined(logs: Sequence[bytes], *, checksums: bool) -> JoinedBatches:
@@ -69,6 +72,7 @@ def read_joined(logs: Sequence[bytes], *, checksums: bool) -> JoinedBatches:
         covered == sizes,
         batches.position,
         begins,
+        data,
     )
 
 

@@ -473,3 +473,19 @@ def test_records_with_impossible_offsets_are_unreadable(claimed: int, quick_path
     assert pair.parting.offset is None
     assert found.replicas[1].damage_count == 1
     assert found.replicas[1].unreadable[0].end == 6
+
+
+def test_an_unreadable_record_is_named_with_its_segment(quick_path: Path) -> None:
+    """Also where small segments are compared as one."""
+    body = b"".join(encode_record(record(2), 2, record(2).timestamp) for _ in range(2))
+    forged = with_body(batch([record(2), record(3)]), body)
+    whole = [batch([record(first), record(first + 1)]) for first in range(0, 6, 2)]
+    paths = [
+        write_partition(quick_path / str(number), {0: whole[0], 2: second + whole[2]})
+        for number, second in enumerate([whole[1], forged])
+    ]
+    found = compare_replicas(split_of(paths, [Model({}), Model({})]))
+    assert isinstance(found, PartitionDiff)
+    (damage,) = found.replicas[1].damages
+    assert damage.path == str(paths[1] / "00000000000000000002.log")
+    assert (damage.start, damage.end) == (0, len(forged))

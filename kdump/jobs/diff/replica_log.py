@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from kdump.formats.names import FileKind
 from kdump.jobs.diff.record_rows import RecordRows, rows_of
+from kdump.log.joined_segments import JoinedLogs, joined_window
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage, batch_damage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
@@ -80,6 +81,15 @@ class Batches(Struct, frozen=True):
     def rows(self, keep: slice | Flags) -> Batches:
         """Return only some of them."""
         return Batches(self.window.rows(keep), self.first_offset[keep], self.path)
+
+    def by_log(self) -> list[Batches]:
+        """Return those of each segment, if segments were joined."""
+        if not isinstance(self.window.source, JoinedLogs):
+            return [self]
+        return [
+            Batches(window, self.first_offset[rows], path)
+            for path, rows, window in self.window.source.by_log(self.window)
+        ]
 
 
 class ReplicaLog:
@@ -160,7 +170,7 @@ class ReplicaLog:
     def expand(self, batches: Batches) -> None:
         """Decode the records of these batches, when they are taken."""
         if len(batches.first_offset):
-            self._expanding.append(batches)
+            self._expanding += batches.by_log()
 
     def rows_end(self, end: int) -> int:
         """Return up to which offset records can be taken now; ``end`` if up to there."""
@@ -214,10 +224,18 @@ class ReplicaLog:
         self.end_offset = max(self.end_offset, self._least_end(partition))
 
     def _windows(self, partition: Partition) -> Iterator[Window | Damage]:
-        for segment, following in partition.with_following():
-            if following is None or following.base_offset > self._read_from:
-                with partition.segment_path(segment, FileKind.LOG).open_file() as source:
-                    yield from valid_windows(source, segment_part(segment, following))
+        wanted = [
+            (segment, following)
+            for segment, following in partition.with_following()
+            if following is None or following.base_offset > self._read_from
+        ]
+        joined = joined_window(partition, [segment for segment, _ in wanted])
+        if joined is not None:
+            yield joined
+            return
+        for segment, following in wanted:
+            with partition.segment_path(segment, FileKind.LOG).open_file() as source:
+                yield from valid_windows(source, segment_part(segment, following))
 
     def _least_end(self, partition: Partition) -> int:
         """Where a log ends at least, whatever batches are in it."""

@@ -1,0 +1,76 @@
+"""The small segments of a log as one window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builders.batches import batches
+from builders.log_directories import write_partition
+from builders.message_sets import message
+from kdump.formats.names import FileKind
+from kdump.log.directory import read_lone_partition
+from kdump.log.joined_segments import JoinedLogs, joined_window
+from kdump.log.valid_windows import segment_part, valid_windows
+from kdump.scan.batches import Window
+from kdump.storage.local_disk import local
+
+LOGS = {
+    0: b"".join(batches(3)),
+    9: b"",
+    12: b"".join(batches(2, base_offset=12)),
+    18: batches(1, base_offset=18)[0],
+}
+
+
+def joined(path: Path, logs: Mapping[int, bytes]) -> Window | None:
+    partition = read_lone_partition(local(write_partition(path, logs)), "orders-0")
+    return joined_window(partition, partition.segments)
+
+
+def test_each_log_has_the_batches_that_it_has_by_itself(tmp_path: Path) -> None:
+    window = joined(tmp_path / "orders-0", LOGS)
+    assert window is not None
+    assert isinstance(window.source, JoinedLogs)
+    by_log = {path.name: each for path, _, each in window.source.by_log(window)}
+    partition = read_lone_partition(local(tmp_path / "orders-0"), "orders-0")
+    for segment, following in partition.with_following():
+        path = partition.segment_path(segment, FileKind.LOG)
+        with path.open_file() as source:
+            for alone in valid_windows(source, segment_part(segment, following)):
+                assert isinstance(alone, Window)
+                found = by_log.pop(path.name)
+                assert found.data.tobytes() == alone.data.tobytes()
+                for name, column in alone.batches.columns().items():
+                    assert np.array_equal(found.batches.columns()[name], column), name
+    assert not by_log
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {0: LOGS[0][:-1]},
+        {0: LOGS[0][:30] + b"?" + LOGS[0][31:]},
+        {18: LOGS[18] + bytes(100)},
+        {18: message(18, b"key", b"value")},
+        {12: b"".join(batches(2, base_offset=9))},
+        {12: b"".join(batches(3, base_offset=12))},
+        {12: LOGS[12][: len(LOGS[12]) // 2] * 2},
+    ],
+    ids=["torn", "damaged", "padded", "old", "before", "after", "twice"],
+)
+def test_what_has_to_be_judged_is_left_to_who_reads_segments(
+    changed: Mapping[int, bytes], tmp_path: Path
+) -> None:
+    assert joined(tmp_path / "orders-0", {**LOGS, **changed}) is None
+
+
+def test_a_log_that_has_changed_since_it_was_listed_is_left(tmp_path: Path) -> None:
+    path = write_partition(tmp_path / "orders-0", LOGS)
+    partition = read_lone_partition(local(path), "orders-0")
+    with (path / partition.segments[0].log_name).open("ab") as log:
+        log.write(batches(1, base_offset=9)[0])
+    assert joined_window(partition, partition.segments) is None
