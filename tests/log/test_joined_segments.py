@@ -74,3 +74,27 @@ def test_a_log_that_has_changed_since_it_was_listed_is_left(tmp_path: Path) -> N
     with (path / partition.segments[0].log_name).open("ab") as log:
         log.write(batches(1, base_offset=9)[0])
     assert joined_window(partition, partition.segments) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_copy"),
+    [
+        ({}, True),
+        ({18: batches(1, 2, base_offset=18)[0]}, False),
+        ({10: b"", 9: None}, False),
+    ],
+    ids=["same", "other bytes", "other segments"],
+)
+def test_only_the_same_segments_are_parsed_once(
+    changed: Mapping[int, bytes | None], is_copy: bool, tmp_path: Path
+) -> None:
+    first = joined(tmp_path / "one" / "orders-0", LOGS)
+    assert first is not None
+    logs = {base: log for base, log in {**LOGS, **changed}.items() if log is not None}
+    path = write_partition(tmp_path / "other" / "orders-0", logs)
+    partition = read_lone_partition(local(path), "orders-0")
+    second = joined_window(partition, partition.segments, [first])
+    assert second is not None
+    assert (second.batches is first.batches) == is_copy
+    assert isinstance(second.source, JoinedLogs)
+    assert str(second.source.location) == str(path / "00000000000000000000.log")

@@ -426,6 +426,15 @@ def _same_batches(
         nothing = np.full(left.count, -1, np.int64)
         return _SameBatches(nothing >= 0, nothing, nothing, is_ended, is_unreadable)
     right = theirs.window.batches
+    if left is right:
+        everything = np.ones(left.count, np.bool_)
+        return _SameBatches(
+            everything,
+            np.arange(left.count),
+            left.partition_leader_epoch,
+            is_ended,
+            is_unreadable,
+        )
     row = np.searchsorted(right.base_offset, left.base_offset).clip(max=right.count - 1)
     is_same = np.ones(left.count, np.bool_)
     for name in ("base_offset", "last_offset_delta", "size_bytes", "magic", "crc"):

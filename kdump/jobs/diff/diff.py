@@ -262,11 +262,11 @@ def _compared(replicas: Sequence[_Replica], on_records: OnRecords | None) -> Top
     living_ends = [each.living.end_offset for each in replicas if each.living is not None]
     limit = min(living_ends, default=None)
     with contextlib.ExitStack() as stack:
-        logs = []
+        logs: list[ComparedLog] = []
         for each in replicas:
             # What a start drops counts, also where no other log begins that early.
             read_from = min([second_start, *(start for start, _ in each.dropped)])
-            log = each.log(read_from, limit)
+            log = each.log(read_from, limit, [other.log for other in logs])
             stack.callback(log.close)
             logs.append(ComparedLog(log, each.dropped))
         cuts = {pair: _cut(replicas[pair[0]], each) for pair, each in truncations.items()}
@@ -366,8 +366,8 @@ class _Replica:
         """Count the readable records of the whole log."""
         return count_records(self.partition, self.start_offset, self._largest_record_bytes)
 
-    def log(self, read_from: int, limit: int | None) -> ReplicaLog:
-        """Begin to read the log, up to ``limit``."""
+    def log(self, read_from: int, limit: int | None, others: Sequence[ReplicaLog]) -> ReplicaLog:
+        """Begin to read the log, up to ``limit``; ``others`` as for :class:`ReplicaLog`."""
         source, limit = self.source, MAX_OFFSET if limit is None else limit
         if self.living is None:
             return ReplicaLog(
@@ -377,6 +377,7 @@ class _Replica:
                 self._largest_record_bytes,
                 cleaned_to=source.cleaned_to,
                 limit=limit,
+                others=others,
             )
         return LivingReplicaLog(
             self.living,

@@ -119,6 +119,7 @@ class ReplicaLog:
         *,
         cleaned_to: int = 0,
         limit: int = MAX_OFFSET,
+        others: Sequence[ReplicaLog] = (),
     ) -> None:
         """Begin to read.
 
@@ -128,6 +129,7 @@ class ReplicaLog:
             read_from: batches that end before this offset are skipped.
             cleaned_to: before this offset the cleaner may have removed records.
             limit: records from this offset on are not taken.
+            others: of the same partition: what is the same to the byte need not be parsed again.
         """
         self.start_offset = start_offset
         self.cleaned_to = cleaned_to
@@ -140,6 +142,8 @@ class ReplicaLog:
         self.epochs = EpochHistory()
         self._read_from = max(read_from, start_offset)
         self._limit = limit
+        self._others = others
+        self._joined: Window | None = None
         self._largest_record_bytes = largest_record_bytes
         self._read_batches = self._read(partition)
         self._batches: Batches | None = None
@@ -229,9 +233,10 @@ class ReplicaLog:
             for segment, following in partition.with_following()
             if following is None or following.base_offset > self._read_from
         ]
-        joined = joined_window(partition, [segment for segment, _ in wanted])
-        if joined is not None:
-            yield joined
+        known = [each._joined for each in self._others if each._joined is not None]
+        self._joined = joined_window(partition, [segment for segment, _ in wanted], known)
+        if self._joined is not None:
+            yield self._joined
             return
         for segment, following in wanted:
             with partition.segment_path(segment, FileKind.LOG).open_file() as source:
