@@ -204,11 +204,12 @@ def directory_kind(path: Location) -> DirectoryKind:
     return DirectoryKind.NOT_KAFKA
 
 
-def read_lone_partition(path: Location, name: str) -> Partition:
+def read_lone_partition(path: Location, name: str, *, keep_entries: bool = False) -> Partition:
     """List the directory of a single partition.
 
     Args:
         name: the name that says which partition it is; it need not be one of Kafka's.
+        keep_entries: as for :func:`~kdump.log.partition.read_partition`.
 
     Raises:
         OSError: as :func:`~kdump.log.partition.read_partition`.
@@ -216,11 +217,12 @@ def read_lone_partition(path: Location, name: str) -> Partition:
     try:
         parsed = names.parse_partition_directory_name(name)
     except FormatError:
-        return read_partition(path, names.parse_0_7_directory_name(name))
+        key = names.parse_0_7_directory_name(name)
+        return read_partition(path, key, keep_entries=keep_entries)
     if parsed.topic == names.CLUSTER_METADATA_TOPIC:
         # Named by itself, a copy that was moved aside is what the question is about.
-        return read_partition(path, parsed.topic_partition)
-    return read_partition(path, parsed.topic_partition, parsed.state)
+        return read_partition(path, parsed.topic_partition, keep_entries=keep_entries)
+    return read_partition(path, parsed.topic_partition, parsed.state, keep_entries=keep_entries)
 
 
 def what_is_there_instead(path: Location) -> str:

@@ -8,7 +8,7 @@ compared with Kafka's own, shown to people, and applied elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -46,6 +46,7 @@ from kdump.log.partition import Partition
 from kdump.state.epochs.epoch_history import begin_before
 from kdump.state.epochs.leader_epochs import LeaderEpochs
 from kdump.state.transactions.producer_state_manager import ProducerStateManager
+from kdump.storage.entries import Entry
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.virtual_directory import (
@@ -73,12 +74,15 @@ def recover_partition(partition: Partition, context: LoadContext) -> Recovered |
     return load_directory(VirtualDirectory(partition.path, context.store), context)
 
 
-def recover_usual(path: Location, context: LoadContext) -> Recovered | None:
+def recover_usual(
+    path: Location, context: LoadContext, entries: Iterable[Entry] | None = None
+) -> Recovered | None:
     """Like :func:`recover_partition`, if the partition is small and everything in it is as usual.
 
     Args:
         path: of its directory, which need not be listed before.
         context: as there.
+        entries: of its directory, if it was just listed.
 
     Returns:
         None for any other partition.
@@ -86,7 +90,7 @@ def recover_usual(path: Location, context: LoadContext) -> Recovered | None:
     Raises:
         OSError: the directory cannot be listed.
     """
-    return load_small(VirtualDirectory(path), context)
+    return load_small(VirtualDirectory(path, entries=entries), context)
 
 
 def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:

@@ -334,7 +334,8 @@ class _Replica:
             self.dropped = self.recoverable = []
         if self.partition.is_0_7 or self.living is not None:
             return
-        outcome = load(LoadSplit(source.path, name=source.name, context=source.context))
+        split = LoadSplit(source.path, name=source.name, context=source.context)
+        outcome = load(split, listed.entries)
         if source.needs_topic_id and self.topic_id is None:
             outcome = _stray(outcome)
         if isinstance(outcome, Refusal):
@@ -430,14 +431,14 @@ class _Replica:
 
 
 def _listed(source: ReplicaToCompare, *, is_living: bool) -> Partition:
-    """List the directory of a replica.
+    """List the directory of a replica, and keep its entries.
 
     Raises:
         OSError: it cannot be listed.
         ReplicaGoneError: the broker that uses it has deleted or moved it.
     """
     try:
-        return read_lone_partition(source.path, source.name)
+        return read_lone_partition(source.path, source.name, keep_entries=True)
     except FileNotFoundError:
         if not is_living:
             raise

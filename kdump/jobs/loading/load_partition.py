@@ -5,7 +5,7 @@ A task reads one partition and returns its target state; it writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from kdump.repair.partition_repair import repair_partition
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recovered_0_7 import Recovered07
 from kdump.state.epochs.follower_truncation import LoadedReplica
+from kdump.storage.entries import Entry
 from kdump.target.content_store import without_content
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import TargetFile
@@ -41,17 +42,22 @@ class RecoverJob(Struct, frozen=True):
         return outcome
 
 
-def load(split: LoadSplit) -> Recovered | Recovered07 | Refusal:
+def load(
+    split: LoadSplit, entries: Iterable[Entry] | None = None
+) -> Recovered | Recovered07 | Refusal:
     """Compute what a broker makes of a partition when it starts, or what the policy does.
 
     The one answer of all commands that need it: recovery, comparison, and the plan for a cluster.
+
+    Args:
+        entries: of its directory, if it was just listed.
 
     Raises:
         OSError: a file of the partition cannot be read.
     """
     # Most partitions are listed and read once.
     if split.policy is Policy.BROKER and not split.name.startswith(names.CLUSTER_METADATA_TOPIC):
-        recovered = recover_usual(split.path, split.context)
+        recovered = recover_usual(split.path, split.context, entries)
         if recovered is not None:
             return recovered
     partition = read_lone_partition(split.path, split.name)
