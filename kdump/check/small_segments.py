@@ -22,7 +22,7 @@ from kdump.check import batches as batch_checks
 from kdump.check import index_entries, index_files
 from kdump.check.batches import NO_END, SegmentScope, Surroundings, is_small
 from kdump.check.index_files import CheckedEntries
-from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
+from kdump.check.part import ByteAccount, EpochRun, Level, PartStatistics, SegmentPart
 from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
@@ -53,13 +53,14 @@ class _Files(Struct, frozen=True):
 
 
 def check_small(
-    scopes: Sequence[SegmentScope], level: Level, now_ms: int
+    scopes: Sequence[SegmentScope], level: Level, now_ms: int, *, with_statistics: bool = False
 ) -> list[SegmentPart | None]:
     """Check whole segments and their indexes; None for each that is left to the check by windows.
 
     Args:
         scopes: the segments; at most :data:`MOST_SEGMENTS` are worth it.
         level: how far to go.
+        with_statistics: whether the parts have statistics.
     """
     found: list[SegmentPart | None] = [None] * len(scopes)
     if level >= Level.DEEP:
@@ -69,7 +70,8 @@ def check_small(
     if numbers:
         files = [each for each in read.values() if each is not None]
         checked = _SmallSegments([scopes[number] for number in numbers], files, level, now_ms)
-        for number, part in zip(numbers, checked.parts(), strict=True):
+        parts = checked.parts(with_statistics=with_statistics)
+        for number, part in zip(numbers, parts, strict=True):
             found[number] = part
     return found
 
@@ -216,7 +218,7 @@ class _SmallSegments:
         rising: Column = (segment << _SHIFT) + relative
         return rising
 
-    def parts(self) -> list[SegmentPart | None]:
+    def parts(self, *, with_statistics: bool) -> list[SegmentPart | None]:
         """The result of each segment; None for those that are left."""
         batches, last_offset = self._joined.batches, self._last_offset.tolist()
         records = np.append(0, np.cumsum(batches.records_count)).tolist()
@@ -263,9 +265,21 @@ class _SmallSegments:
                     epochs=own_epochs,
                     events=_events(own_runs),
                     last_indexed_ms=_last_indexed_ms(files.time_index),
+                    statistics=self._statistics(first, end) if with_statistics else None,
                 )
             )
         return found
+
+    def _statistics(self, first: int, end: int) -> PartStatistics:
+        """Those of a segment, whose batches are rows of the columns."""
+        # Imported here, because only a report asks for them.
+        from kdump.check.part_statistics import PartStatisticsBuilder
+
+        builder = PartStatisticsBuilder()
+        if first < end:
+            batches = self._joined.batches.rows(slice(first, end))
+            builder.add(batches, batches)
+        return builder.result()
 
     def _runs(self) -> tuple[list[BatchRun], list[int]]:
         """The runs of producers, each of one batch, and where those of each segment end."""

@@ -76,8 +76,8 @@ def scope_of(
     return SegmentScope(log, _BASE, next_base_offset, is_clean=is_clean, is_small=True)
 
 
-def by_windows(scope: SegmentScope, level: Level) -> SegmentPart:
-    return check_part(scope, 0, None, level, NOW_MS)
+def by_windows(scope: SegmentScope, level: Level, *, with_statistics: bool = False) -> SegmentPart:
+    return check_part(scope, 0, None, level, NOW_MS, with_statistics=with_statistics)
 
 
 def without_last_time(part: SegmentPart | None) -> SegmentPart | None:
@@ -90,9 +90,15 @@ def without_last_time(part: SegmentPart | None) -> SegmentPart | None:
     st.integers(1, 9),
     st.sampled_from([Level.QUICK, Level.DEFAULT]),
     st.sampled_from([0, 0.2, 1]),
+    st.booleans(),
 )
 def test_segments_together_have_the_results_of_each_alone(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, count: int, level: Level, damaged: float
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    count: int,
+    level: Level,
+    damaged: float,
+    with_statistics: bool,
 ) -> None:
     rng = random.Random(seed)
     root = tmp_path_factory.mktemp("logs")
@@ -103,17 +109,18 @@ def test_segments_together_have_the_results_of_each_alone(
         scopes.append(written(partition, rng))
         if rng.random() < damaged:
             damage(partition, rng)
-    together = check_small(scopes, level, NOW_MS)
-    alone = [by_windows(scope, level) for scope in scopes]
+    together = check_small(scopes, level, NOW_MS, with_statistics=with_statistics)
+    alone = [by_windows(scope, level, with_statistics=with_statistics) for scope in scopes]
     assert [without_last_time(part) for part in together] == [
         part and one for part, one in zip(together, alone, strict=True)
     ]
     assert all(part is None or not one.findings for part, one in zip(together, alone, strict=True))
 
 
+@pytest.mark.parametrize("with_statistics", [True, False])
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_usual_segments_are_not_left_to_the_check_by_windows(
-    tmp_path: Path, is_clean: bool
+    tmp_path: Path, is_clean: bool, with_statistics: bool
 ) -> None:
     contents = [
         [],
@@ -129,9 +136,9 @@ def test_usual_segments_are_not_left_to_the_check_by_windows(
         partition.mkdir()
         write_segment(partition, _BASE, batches)
         scopes.append(scope_of(partition, is_clean=is_clean))
-    together = check_small(scopes, Level.DEFAULT, NOW_MS)
+    together = check_small(scopes, Level.DEFAULT, NOW_MS, with_statistics=with_statistics)
     assert [without_last_time(part) for part in together] == [
-        by_windows(scope, Level.DEFAULT) for scope in scopes
+        by_windows(scope, Level.DEFAULT, with_statistics=with_statistics) for scope in scopes
     ]
 
 

@@ -263,10 +263,8 @@ class VerifyJob(Struct, frozen=True):
         while some := list(itertools.islice(left, MOST_SEGMENTS)):
             is_over = self.is_over()
             wanted = [each for each in some if not (is_over or each.is_left_out)]
-            checked = (
-                itertools.repeat(None)
-                if self.with_statistics
-                else iter(check_small(wanted, self.level, self.now_ms))
+            checked = iter(
+                check_small(wanted, self.level, self.now_ms, with_statistics=self.with_statistics)
             )
             for scope in some:
                 if is_over or scope.is_left_out:
