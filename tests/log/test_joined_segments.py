@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.message_sets import message
+from builders.samples import seeds
 from kdump.formats.names import FileKind
 from kdump.log.directory import read_lone_partition
 from kdump.log.joined_segments import JoinedLogs, joined_window
@@ -31,22 +33,60 @@ def joined(path: Path, logs: Mapping[int, bytes]) -> Window | None:
     return joined_window(partition, partition.segments)
 
 
-def test_each_log_has_the_batches_that_it_has_by_itself(tmp_path: Path) -> None:
-    window = joined(tmp_path / "orders-0", LOGS)
-    assert window is not None
+def require_what_each_log_has_by_itself(window: Window, path: Path) -> None:
     assert isinstance(window.source, JoinedLogs)
-    by_log = {path.name: each for path, _, each in window.source.by_log(window)}
-    partition = read_lone_partition(local(tmp_path / "orders-0"), "orders-0")
+    by_log = {each.name: own for each, _, own in window.source.by_log(window)}
+    partition = read_lone_partition(local(path), "orders-0")
     for segment, following in partition.with_following():
-        path = partition.segment_path(segment, FileKind.LOG)
-        with path.open_file() as source:
+        log = partition.segment_path(segment, FileKind.LOG)
+        with log.open_file() as source:
             for alone in valid_windows(source, segment_part(segment, following)):
-                assert isinstance(alone, Window)
-                found = by_log.pop(path.name)
+                assert isinstance(alone, Window), alone
+                found = by_log.pop(log.name)
                 assert found.data.tobytes() == alone.data.tobytes()
                 for name, column in alone.batches.columns().items():
                     assert np.array_equal(found.batches.columns()[name], column), name
     assert not by_log
+
+
+def test_each_log_has_the_batches_that_it_has_by_itself(tmp_path: Path) -> None:
+    window = joined(tmp_path / "orders-0", LOGS)
+    assert window is not None
+    require_what_each_log_has_by_itself(window, tmp_path / "orders-0")
+
+
+def changed_at_random(chance: random.Random) -> dict[int, bytes]:
+    """Some bytes, sizes and places of the logs are others."""
+    logs = dict(LOGS)
+    for _ in range(chance.randint(1, 3)):
+        base = chance.choice([each for each, log in logs.items() if log])
+        log = bytearray(logs[base])
+        match chance.randrange(5):
+            case 0:
+                log[chance.randrange(len(log))] ^= 1 << chance.randrange(8)
+            case 1:  # in a header: its first bytes and its leader epoch have no checksum
+                log[chance.randrange(min(21, len(log)))] ^= 1 << chance.randrange(8)
+            case 2:
+                del log[chance.randrange(1, len(log)) :]
+            case 3:
+                log += bytes(chance.choice((1, 17, 100)))
+            case _:
+                log += logs[chance.choice(list(logs))]
+        logs[base] = bytes(log)
+    return logs
+
+
+@pytest.mark.parametrize("seed", seeds(0, count=20, in_main=2))
+def test_what_is_changed_at_random_is_left_or_as_each_log_has_it(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    found = 0
+    for number in range(100):
+        path = tmp_path / str(number) / "orders-0"
+        window = joined(path, changed_at_random(chance))
+        if window is not None:
+            found += 1
+            require_what_each_log_has_by_itself(window, path)
+    assert found
 
 
 @pytest.mark.parametrize(
