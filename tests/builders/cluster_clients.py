@@ -10,6 +10,7 @@ from builders.broker import RequestFailed
 from builders.cluster_jvms import CLIENTS, ClusterJvms
 from builders.cluster_nodes import SESSION_MS, Node, Partition
 from builders.ports import HOST
+from builders.waiting import a_moment, until
 
 
 class ClusterClients:
@@ -32,6 +33,26 @@ class ClusterClients:
         """
         found: dict[str, Any] = self.ask("describe", wait_for=list(groups))
         return found
+
+    def a_moment(self) -> int:
+        """Return the time now, in milliseconds; metadata that change from now on are later.
+
+        A controller collects changes in a batch, which has the time of the first of them: those of
+        now have to be in the log.
+        """
+        moment_ms = a_moment()
+        for _ in range(2):  # one batch may be on its way to the log, another may be open
+            self._wait_for_metadata()
+        return moment_ms
+
+    def _wait_for_metadata(self) -> None:
+        """Wait until more metadata are committed; controllers write something twice a second."""
+        before = self._committed()
+        until(lambda: self._committed() > before, "metadata are committed")
+
+    def _committed(self) -> int:
+        """Where the committed metadata end."""
+        return int(self.describe()["quorum"]["high_watermark"])
 
     def wait_for_replicas(self, *topics: str) -> None:
         """Wait until all replicas of topics are in sync; of all topics if none is named."""

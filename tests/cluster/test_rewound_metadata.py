@@ -16,7 +16,6 @@ from builders.cluster_nodes import ALONE, Node
 from builders.cluster_story import GROUPS
 from builders.json_answers import asked
 from builders.kraft_cluster import KraftCluster
-from builders.waiting import a_moment
 from kdump.formats import names
 
 pytestmark = [ON_BOTH_KAFKAS, pytest.mark.soak, pytest.mark.differential, pytest.mark.slow]
@@ -69,7 +68,7 @@ def test_the_metadata_are_those_of_the_moment(
         clients.wait_for_replicas()
         said = clients.describe(GROUPS)
         records = clients.read(ORDERS, TIMES)
-        moment_ms = a_moment()
+        moment_ms = clients.a_moment()
         live_on(clients)
         assert told(clients.describe()) != told(said)
         if is_killed:
@@ -120,7 +119,7 @@ def test_the_metadata_of_a_broker_that_is_its_own_controller_are_those_of_the_mo
         clients.open_producer("any")
         clients.send("any", ORDERS, [("key", "before")])
         said = clients.describe()
-        moment_ms = a_moment()
+        moment_ms = clients.a_moment()
         clients.send("any", ORDERS, [("key", "later")])
         clients.create_topic(LATER[0], replicas=1)
         clients.configure("TOPIC", ORDERS[0], retention_ms="1")
