@@ -37,8 +37,8 @@ class ClusterClients:
     def a_moment(self) -> int:
         """Return the time now, in milliseconds; metadata that change from now on are later.
 
-        A controller collects changes in a batch, which has the time of the first of them: those of
-        now have to be in the log.
+        A controller collects changes in a batch, which has the time of the first of them: a batch
+        that is begun by now has to be in the log before this returns.
         """
         moment_ms = a_moment()
         for _ in range(2):  # one batch may be on its way to the log, another may be open
